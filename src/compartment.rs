@@ -1,0 +1,3 @@
+//! All that confines an instance. Stub.
+
+pub mod bake;

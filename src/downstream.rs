@@ -1,0 +1,4 @@
+//! The servers behind the gateway. Stub.
+
+pub mod attached;
+pub mod link;

@@ -1,0 +1,3 @@
+//! From exposed names to servers. Stub.
+
+pub mod lock;
