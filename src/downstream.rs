@@ -1,4 +1,11 @@
-//! The servers behind the gateway. Stub.
+//! The servers behind the gateway: started in their compartment, spoken to, supervised, ended. Knows no client.
+//!
+//! [`pool`] has the instances; [`peer`] speaks MCP with one of them over a [`link`]; [`handshake`] opens the conversation
+//! and lists the tools; [`attached`] is a container's link and [`unisolated`] a host process's.
 
 pub mod attached;
+pub mod handshake;
 pub mod link;
+pub mod peer;
+pub mod tail;
+pub mod unisolated;

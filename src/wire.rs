@@ -5,6 +5,7 @@ pub mod envelope;
 pub mod line;
 pub mod object;
 pub mod reply;
+pub mod text;
 
 pub use edit::Edit;
 pub use envelope::{Defect, Envelope, Id, Kind};

@@ -1,0 +1,94 @@
+//! What a server wrote, line by line: answers go to whoever waits, noise is counted, and only real requests are answered.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::protocol::{code, meta};
+use crate::wire::envelope::find_id;
+use crate::wire::text::mend_surrogates;
+use crate::wire::{Envelope, Id, Kind, Line, Object, reply};
+
+use super::{Answer, Peer};
+
+impl Peer {
+    pub(super) fn receive(&self, line: Line) {
+        match line {
+            Line::Whole(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                let mended = mend_surrogates(&text);
+                if mended.len() != bytes.len() || mended.as_bytes() != bytes {
+                    self.counters.mended.fetch_add(1, Relaxed);
+                }
+                self.message(&mended);
+            }
+            Line::TooLong { head, tail, length } => self.too_long(&head, &tail, length),
+        }
+    }
+
+    fn message(&self, text: &str) {
+        let Ok(envelope) = Envelope::parse(text) else {
+            self.counters.noise.fetch_add(1, Relaxed);
+            return;
+        };
+        match envelope.kind {
+            Kind::Result { id, result } => self.answer(&id, Answer::Result(result.get().to_owned())),
+            Kind::Error { id: Some(id), error } => self.answer(&id, Answer::Error(error.get().to_owned())),
+            Kind::Error { id: None, .. } => self.stray(),
+            Kind::Request { id, method, .. } => self.request(&id, &method),
+            Kind::Notification { method, params } => match method.as_ref() {
+                "notifications/progress" => self.progress(params.map(|p| p.get())),
+                "notifications/tools/list_changed" => self.changed.notify_one(),
+                _ => self.stray(),
+            },
+        }
+    }
+
+    fn answer(&self, id: &Id, answer: Answer) {
+        // The sender is gone where the caller withdrew in this very moment.
+        match number(id.json()).and_then(|n| self.waiting.remove(&n)) {
+            Some((_, waiting)) => drop(waiting.answer.send(answer)),
+            None => self.stray(),
+        }
+    }
+
+    fn progress(&self, params: Option<&str>) {
+        let sent = params.and_then(|text| {
+            let token = Object::parse(text).ok()?.get(meta::PROGRESS_TOKEN)?.get().to_owned();
+            let waiting = self.waiting.get(&number(&token)?)?;
+            waiting.progress.send(text.to_owned()).ok()
+        });
+        if sent.is_none() {
+            self.stray();
+        }
+    }
+
+    /// We declare no capability to servers, so a ping is all they may ask.
+    fn request(&self, id: &Id, method: &str) {
+        let line = match method {
+            "ping" => reply::result(id, "{}"),
+            _ => reply::error(Some(id), code::METHOD_NOT_FOUND, "not offered by this client", None),
+        };
+        let _ = self.out.try_send(line);
+    }
+
+    fn too_long(&self, head: &[u8], tail: &[u8], length: usize) {
+        let found = find_id(head, tail).and_then(|id| number(id.json()));
+        // Where the id is out of sight, a single open request is the one it must have been for.
+        let only = || match self.waiting.len() {
+            1 => self.waiting.iter().next().map(|w| *w.key()),
+            _ => None,
+        };
+        match found.or_else(only) {
+            Some(n) => self.answer(&Id::from(n), Answer::TooLarge(length)),
+            None => drop(self.counters.noise.fetch_add(1, Relaxed)),
+        }
+    }
+
+    fn stray(&self) {
+        self.counters.stray.fetch_add(1, Relaxed);
+    }
+}
+
+/// One of our ids; some servers send a number back as a string.
+fn number(json: &str) -> Option<u64> {
+    json.trim_matches('"').parse().ok()
+}
