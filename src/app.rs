@@ -1,1 +1,144 @@
-//! Stub.
+//! Builds everything in its order and takes it apart in the reverse one. Knows no command.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::audit::Audit;
+use crate::audit::record::{GatewayEvent, GatewayWord};
+use crate::compartment::{Engine, Owner};
+use crate::config::env::{self, Environment};
+use crate::config::{Config, Sensitive, resolve};
+use crate::downstream::pool::Pool;
+use crate::error::{Class, Fault};
+use crate::flow::{Caller, Gateway};
+use crate::name::{Principal, Role};
+use crate::route::lock::Lock;
+
+pub mod control;
+pub mod status;
+
+/// What every command says.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--state`.
+    pub state: Option<PathBuf>,
+    /// `--role`: the operator's choice for the principal behind the pipe.
+    pub role: Option<Role>,
+}
+
+/// A gateway that is put together.
+pub struct App {
+    /// The path of a call.
+    pub gateway: Arc<Gateway>,
+    /// The engine, reached when it is first needed.
+    pub engine: Arc<Engine>,
+    /// Who we are towards the engine.
+    pub owner: Owner,
+    /// Where state lives.
+    pub state: PathBuf,
+    /// The name of this run.
+    pub instance: String,
+    /// What leftovers of dead gateways are cleared with.
+    reaper: tokio::task::JoinHandle<()>,
+}
+
+/// The configuration of a command, from wherever it is.
+pub fn configuration(options: &Options, env: &dyn Environment) -> Result<Config, Fault> {
+    let path = env::config_path(options.config.as_deref(), env);
+    let mut config = resolve::load(&path, env).map_err(|faults| Fault::new(Class::Usage, faults.to_string()))?;
+    for note in &config.notes {
+        tracing::info!("{note}");
+    }
+    if let Some(role) = options.role {
+        config.stdio.role = role;
+    }
+    Ok(config)
+}
+
+/// The lock of a configuration.
+pub fn lock_path(config: &Config) -> PathBuf {
+    config.path.with_file_name("bulkhead.lock")
+}
+
+impl App {
+    /// Puts a gateway together for a configuration. The engine need not be there; the audit must.
+    pub async fn open(options: &Options, env: &dyn Environment) -> Result<App, Fault> {
+        let config = configuration(options, env)?;
+        let lock = Lock::read(&lock_path(&config))?;
+        Self::with(options, env, config, lock).await
+    }
+
+    /// The same with a lock that need not be the one on disk.
+    pub async fn with(options: &Options, env: &dyn Environment, config: Config, lock: Option<Lock>) -> Result<App, Fault> {
+        let state = env::state_dir(options.state.as_deref(), env);
+        let instance = uuid::Uuid::now_v7().simple().to_string();
+        let secrets: Vec<Sensitive> = config.servers.iter().flat_map(|s| s.secrets()).collect();
+        let audit = Arc::new(Audit::open(&state.join(&config.audit.path), config.audit.sync, instance.clone(), secrets)?);
+        let engine = Arc::new(Engine::new(env::engine_candidates(env)));
+        let owner = Owner::this_process(&instance);
+        let config = Arc::new(config);
+        let pool = Pool::new(&config, lock.as_ref(), engine.clone(), owner.clone(), audit.clone(), host(env));
+        for server in &config.servers {
+            if let Some(why) = &server.disabled {
+                tracing::warn!(server = %server.name, "disabled: {why}");
+            }
+        }
+        drop(audit.gateway(event(GatewayWord::Start, &config)));
+        let gateway = Arc::new(Gateway::new(config, pool, audit));
+        let reaper = tokio::spawn(reap(engine.clone(), owner.clone()));
+        Ok(App { gateway, engine, owner, state, instance, reaper })
+    }
+
+    /// The principal behind standard input, or behind a command.
+    pub fn caller(&self, face: &'static str) -> Caller {
+        let stdio = &self.gateway.config.stdio;
+        Caller {
+            principal: Principal { id: Some(stdio.id.as_str().into()), role: stdio.role },
+            actor: format!("{face}:{}", stdio.id),
+            face,
+            session: uuid::Uuid::now_v7().simple().to_string(),
+            client: None,
+        }
+    }
+
+    /// Ends every instance, then the audit: nothing may happen that it could no longer record.
+    pub async fn close(self) -> Result<(), Fault> {
+        self.gateway.pool.close().await;
+        self.reaper.abort();
+        let audit = &self.gateway.audit;
+        drop(audit.gateway(event(GatewayWord::Stop, &self.gateway.config)));
+        let closed = audit.close().await;
+        let (seq, head) = audit.head();
+        tracing::info!("audit: {seq} records, head {head}");
+        closed
+    }
+}
+
+/// Clears what dead gateways left behind, once the engine answers.
+async fn reap(engine: Arc<Engine>, owner: Owner) {
+    // Not in the way of the first start.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    match crate::compartment::reap(&engine, &owner).await {
+        Ok(reaped) if reaped.removed.is_empty() => {}
+        Ok(reaped) => tracing::info!("removed {} containers of gateways that are gone", reaped.removed.len()),
+        Err(fault) => tracing::debug!("leftovers were not looked for: {fault}"),
+    }
+}
+
+/// What an unisolated server may know of the host: where programs and its files are.
+fn host(env: &dyn Environment) -> BTreeMap<&'static str, String> {
+    ["PATH", "HOME"].into_iter().filter_map(|name| Some((name, env.var(name)?))).collect()
+}
+
+fn event(event: GatewayWord, config: &Config) -> GatewayEvent {
+    GatewayEvent { event, config_digest: Some(config.digest.clone()), policy_digest: None }
+}
+
+/// A path as people write it.
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

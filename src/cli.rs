@@ -1,1 +1,79 @@
-//! Stub.
+//! The command line: one file a command, each of which prints its result and nothing else to standard output.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::app::Options;
+use crate::config::env::Environment;
+use crate::error::{Exit, Fault};
+use crate::name::Role;
+
+pub mod audit;
+pub mod call;
+pub mod check;
+pub mod lock;
+pub mod print;
+pub mod reap;
+pub mod serve;
+pub mod status;
+pub mod tools;
+
+/// One MCP endpoint in front of many MCP servers, each in its own hardened, proven container.
+#[derive(Debug, Parser)]
+#[command(name = "bulkhead", version, about, max_term_width = 80)]
+pub struct Cli {
+    /// Configuration file [default: $BULKHEAD_CONFIG, ./bulkhead.toml, then the one in the user's configuration directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Directory of the audit, the keys and the control sockets [default: $BULKHEAD_STATE, then the user's state directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the endpoint over standard input and output
+    Serve {
+        /// The role of the client behind the pipe, instead of the configured one
+        #[arg(long, value_parser = role, value_name = "ROLE")]
+        role: Option<Role>,
+    },
+    /// Resolve and bake packages, list every server once, and write bulkhead.lock
+    Lock(lock::Arguments),
+    /// List the tools that a role sees
+    Tools(tools::Arguments),
+    /// Call one tool, through the whole path
+    Call(call::Arguments),
+    /// Show running gateways, their servers, instances and evidence
+    Status(status::Arguments),
+    /// Check configuration, engine, images and audit, and say how to mend what is wrong
+    Check(check::Arguments),
+    /// Verify or show the audit
+    Audit(audit::Arguments),
+    /// Remove what gateways that are gone left behind
+    Reap,
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    Role::parse(text).map_err(|bad| bad.to_string())
+}
+
+/// Carries out a command.
+pub async fn run(cli: Cli, env: &dyn Environment) -> Result<Exit, Fault> {
+    let options = Options { config: cli.config, state: cli.state, role: None };
+    match cli.command {
+        Command::Serve { role } => serve::run(Options { role, ..options }, env).await,
+        Command::Lock(arguments) => lock::run(options, env, arguments).await,
+        Command::Tools(arguments) => tools::run(options, env, arguments).await,
+        Command::Call(arguments) => call::run(options, env, arguments).await,
+        Command::Status(arguments) => status::run(&options, env, &arguments).await,
+        Command::Check(arguments) => check::run(options, env, arguments).await,
+        Command::Audit(arguments) => audit::run(&options, env, &arguments),
+        Command::Reap => reap::run(env).await,
+    }
+}

@@ -1,1 +1,3 @@
-//! Stub.
+//! What faces the client: bytes in, lines out, and who is behind them. Knows no downstream server.
+
+pub mod stdio;

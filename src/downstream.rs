@@ -4,8 +4,12 @@
 //! and lists the tools; [`attached`] is a container's link and [`unisolated`] a host process's.
 
 pub mod attached;
+pub mod budget;
 pub mod handshake;
+pub mod instance;
 pub mod link;
 pub mod peer;
+pub mod pool;
 pub mod tail;
+pub mod trouble;
 pub mod unisolated;

@@ -1,0 +1,98 @@
+//! How `bulkhead status` asks a running gateway: a socket in the state directory, which only its owner can open, that
+//! says the status to whoever connects and takes nothing in. Changes nothing.
+
+use std::path::{Path, PathBuf};
+
+/// Where the sockets are, below the state directory.
+const FOLDER: &str = "control";
+
+/// The socket of one gateway, removed when dropped.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(unix)]
+mod socket {
+    use std::io;
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::Value;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{UnixListener, UnixStream};
+
+    use super::{Control, FOLDER};
+    use crate::app::App;
+
+    /// Longest wait for a gateway's answer.
+    const WAIT: Duration = Duration::from_secs(2);
+
+    impl Control {
+        /// Opens the socket of a gateway.
+        pub fn open(app: &Arc<App>) -> io::Result<Control> {
+            let folder = app.state.join(FOLDER);
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            // A short name: the path of a socket has about a hundred characters on some systems.
+            let path = folder.join(format!("{}.sock", &app.instance[app.instance.len() - 12..]));
+            let listener = UnixListener::bind(&path)?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+            let app = app.clone();
+            let task = tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let text = app.status().to_string();
+                    let _ = tokio::time::timeout(WAIT, async { stream.write_all(text.as_bytes()).await }).await;
+                }
+            });
+            Ok(Control { path, task })
+        }
+    }
+
+    /// The status of every gateway that runs with this state directory; what is left of dead ones is removed.
+    pub async fn ask_all(state: &Path) -> Vec<Value> {
+        let mut found = Vec::new();
+        let Ok(folder) = std::fs::read_dir(state.join(FOLDER)) else { return found };
+        for path in folder.flatten().map(|f| f.path()) {
+            match UnixStream::connect(&path).await {
+                Ok(stream) => found.extend(ask(stream).await),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => drop(std::fs::remove_file(&path)),
+                Err(_) => {}
+            }
+        }
+        found.sort_by_key(|status| status["instance"].to_string());
+        found
+    }
+
+    async fn ask(mut stream: UnixStream) -> Option<Value> {
+        let mut text = Vec::new();
+        tokio::time::timeout(WAIT, stream.read_to_end(&mut text)).await.ok()?.ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+}
+
+#[cfg(unix)]
+pub use socket::ask_all;
+
+#[cfg(not(unix))]
+impl Control {
+    /// There are no such sockets on this system, and no gateway is asked for its status.
+    pub fn open(_: &std::sync::Arc<super::App>) -> std::io::Result<Control> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// There are no such sockets on this system.
+#[cfg(not(unix))]
+pub async fn ask_all(_: &Path) -> Vec<serde_json::Value> {
+    Vec::new()
+}

@@ -1,0 +1,113 @@
+//! The state of a running gateway in the shape that the interface promises. Changes nothing.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::audit::record::Isolation;
+use crate::config::{Run, Server};
+use crate::downstream::instance::Instance;
+use crate::downstream::pool::{Entry, State};
+use crate::error::Class;
+
+use super::{App, shown};
+
+#[derive(Serialize)]
+struct ServerStatus {
+    name: String,
+    kind: &'static str,
+    state: State,
+    reason: Option<String>,
+    isolation: &'static str,
+    isolation_reason: Option<String>,
+    network: &'static str,
+    reach: Vec<&'static str>,
+    mounts: Vec<String>,
+    tools: usize,
+    withheld: usize,
+    image: Option<String>,
+    instances: Vec<Value>,
+}
+
+impl App {
+    /// One gateway of `status --json`.
+    pub fn status(&self) -> Value {
+        let audit = &self.gateway.audit;
+        let config = &self.gateway.config;
+        let (seq, head) = audit.head();
+        let servers: Vec<ServerStatus> = self.gateway.pool.servers.iter().map(|e| self.server(e)).collect();
+        json!({
+            "instance": self.instance,
+            "pid": std::process::id(),
+            "config": shown(&config.path),
+            "policy_digest": Value::Null,
+            "audit": { "path": shown(&self.state.join(&config.audit.path)), "seq": seq, "head": head },
+            "servers": servers,
+        })
+    }
+
+    fn server(&self, entry: &Entry) -> ServerStatus {
+        let pool = &self.gateway.pool;
+        let (state, reason) = pool.state(entry);
+        let instances = pool.running(entry);
+        let (isolation, isolation_reason) = isolation(entry, &instances);
+        let listing = entry.listing();
+        let (network, reach) = network(&entry.server);
+        ServerStatus {
+            name: entry.server.name.as_str().to_owned(),
+            kind: entry.server.run.kind(),
+            state,
+            reason,
+            isolation,
+            isolation_reason,
+            network,
+            reach,
+            mounts: mounts(&entry.server),
+            tools: listing.as_ref().map_or(0, |l| l.tools.len()),
+            withheld: listing.as_ref().map_or(0, |l| l.withheld.len()),
+            image: instances.iter().find_map(|i| i.confinement.image.clone()).or(entry.locked.as_ref().and_then(|l| l.image.clone())),
+            instances: instances.iter().map(|i| instance(i)).collect(),
+        }
+    }
+}
+
+fn isolation(entry: &Entry, instances: &[std::sync::Arc<Instance>]) -> (&'static str, Option<String>) {
+    match &entry.server.run {
+        Run::Unisolated { reason, .. } => ("unisolated", Some(reason.as_str().to_owned())),
+        Run::Remote { .. } => ("remote", None),
+        _ if instances.iter().any(|i| i.confinement.isolation == Isolation::Proven) => ("proven", None),
+        _ => match entry.last_fault() {
+            Some(fault) if fault.class == Class::Isolation => ("refused", Some(fault.inward)),
+            _ => ("not-running", None),
+        },
+    }
+}
+
+fn network(server: &Server) -> (&'static str, Vec<&'static str>) {
+    match server.run {
+        Run::Unisolated { .. } => ("host", vec!["everything the host can reach"]),
+        Run::Remote { .. } => ("remote", vec!["not ours to say"]),
+        _ => ("none", vec!["lo"]),
+    }
+}
+
+fn mounts(server: &Server) -> Vec<String> {
+    let way = |write| if write { "read and write" } else { "read only" };
+    server.mounts.iter().map(|m| format!("{} at {} ({})", shown(&m.host), m.at, way(m.write))).collect()
+}
+
+fn instance(instance: &Instance) -> Value {
+    use std::sync::atomic::Ordering::Relaxed;
+    let counters = &instance.peer.counters;
+    json!({
+        "container": instance.confinement.container,
+        "principal": instance.owner,
+        "since": humantime::format_rfc3339_millis(instance.since).to_string(),
+        "revision": instance.greeting.revision,
+        "evidence": instance.confinement.evidence,
+        "skipped": {
+            "noise": counters.noise.load(Relaxed),
+            "stray": counters.stray.load(Relaxed),
+            "mended": counters.mended.load(Relaxed),
+        },
+    })
+}

@@ -1,0 +1,31 @@
+//! Results on standard output. Knows no command.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::config::env::Environment;
+
+/// Widest table where standard output is no terminal.
+const WIDTH: u16 = 80;
+
+/// Prints a text and a line end. A reader that has gone away ends the program's output, not the program.
+pub fn line(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// A table that fits the terminal.
+pub fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head.to_vec());
+    if !io::stdout().is_terminal() {
+        table.set_width(WIDTH);
+    }
+    table
+}
+
+/// Whether results may have colours.
+pub fn colours(env: &dyn Environment) -> bool {
+    io::stdout().is_terminal() && env.var("NO_COLOR").is_none_or(|v| v.is_empty())
+}

@@ -1,0 +1,58 @@
+//! `bulkhead tools`: what a role sees.
+
+use crate::app::{App, Options};
+use crate::config::env::Environment;
+use crate::error::{Exit, Fault};
+use crate::name::{Principal, Role};
+use crate::wire::Object;
+use crate::wire::text::visible;
+
+use super::print;
+
+/// What `bulkhead tools` takes.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The role to look as, instead of the configured one
+    #[arg(long, value_parser = super::role, value_name = "ROLE")]
+    role: Option<Role>,
+    /// Print the definitions as a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists the tools of every server, of those that are not locked too.
+pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) -> Result<Exit, Fault> {
+    let app = App::open(&Options { role: arguments.role, ..options }, env).await?;
+    let caller = app.caller("cli");
+    let gateway = &app.gateway;
+    gateway.pool.learn_all(&caller.principal, &caller.session);
+    let visible_to = |role: Role| move |entry: &crate::downstream::pool::Entry| entry.server.min_role <= role;
+    let patience = gateway.servers().iter().map(|s| s.start_timeout).max().unwrap_or_default();
+    gateway.pool.learned(patience, visible_to(caller.principal.role)).await;
+    show(&app, &caller.principal, arguments.json);
+    app.close().await?;
+    Ok(Exit::Fine)
+}
+
+fn show(app: &App, principal: &Principal, json: bool) {
+    let gateway = &app.gateway;
+    let catalog = gateway.catalog();
+    let tools = catalog.visible(gateway.servers(), principal);
+    if json {
+        let all: Vec<&str> = tools.iter().map(|t| t.shown.as_ref()).collect();
+        print::line(&format!("[{}]", all.join(",\n")));
+        return;
+    }
+    let mut table = print::table(&["TOOL", "SERVER", "DESCRIPTION"]);
+    for tool in &tools {
+        let description = Object::parse(&tool.shown).ok().and_then(|o| o.string("description")).unwrap_or_default();
+        let first = description.trim().lines().next().unwrap_or_default();
+        let server = gateway.servers()[tool.server].name.as_str();
+        table.add_row([tool.exposed.as_str(), server, &visible(first, 100)]);
+    }
+    print::line(&table.trim_fmt());
+    for entry in gateway.pool.servers.iter().filter(|e| e.server.min_role <= principal.role && e.listing().is_none()) {
+        let (state, reason) = gateway.pool.state(entry);
+        tracing::warn!(server = %entry.server.name, ?state, "has no tools to show: {}", reason.unwrap_or_default());
+    }
+}

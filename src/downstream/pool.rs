@@ -1,0 +1,221 @@
+//! The instances of all servers: started once however many ask, supervised, stopped when idle, and started again only
+//! after a pause that grows. Knows no client and no exposed name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::Audit;
+use crate::compartment::{Engine, Owner};
+use crate::config::{Config, Server, Share};
+use crate::error::{Class, Fault};
+use crate::name::Principal;
+use crate::route::Listing;
+use crate::route::lock::{Lock, LockedServer};
+
+use super::budget::Budget;
+use super::instance::Instance;
+use super::trouble::Trouble;
+
+mod learn;
+mod start;
+mod status;
+
+pub use status::State;
+
+/// How long a server may take to end by itself once its input is closed.
+pub const GRACE: Duration = Duration::from_secs(3);
+
+/// All servers and their instances.
+pub struct Pool {
+    /// In the order of the configuration.
+    pub servers: Vec<Arc<Entry>>,
+    engine: Arc<Engine>,
+    owner: Owner,
+    audit: Arc<Audit>,
+    budget: Arc<Budget>,
+    host: BTreeMap<&'static str, String>,
+    closing: CancellationToken,
+    /// Counted up whenever what is offered may have changed.
+    changes: watch::Sender<u64>,
+}
+
+/// One server.
+pub struct Entry {
+    /// Its configuration.
+    pub server: Arc<Server>,
+    /// Its part of the lock, if that was made for this very configuration.
+    pub locked: Option<LockedServer>,
+    /// Why its part of the lock does not count, where there is one.
+    stale: bool,
+    slots: Mutex<HashMap<String, Slot>>,
+    offer: Mutex<Offer>,
+    trouble: Mutex<Trouble>,
+    learning: AtomicBool,
+}
+
+/// What a server offers: as approved, and as served.
+#[derive(Default)]
+struct Offer {
+    approved: Option<Arc<Listing>>,
+    served: Option<Arc<Listing>>,
+}
+
+/// An instance, or the wait for it.
+#[derive(Clone)]
+enum Slot {
+    Starting(watch::Receiver<Option<Result<Arc<Instance>, Fault>>>),
+    Running(Arc<Instance>),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Entry {
+    fn new(server: &Server, lock: Option<&Lock>) -> Self {
+        let named = lock.and_then(|l| l.servers.get(server.name.as_str()));
+        let locked = named.filter(|l| l.config == server.digest).cloned();
+        let approved = locked.as_ref().map(|l| {
+            let definitions = l.tools.iter().map(|t| t.definition.get().to_owned()).collect();
+            Arc::new(Listing::of(definitions, None))
+        });
+        Entry {
+            server: Arc::new(server.clone()),
+            stale: named.is_some() && locked.is_none(),
+            locked,
+            slots: Mutex::default(),
+            offer: Mutex::new(Offer { served: approved.clone(), approved }),
+            trouble: Mutex::default(),
+            learning: AtomicBool::new(false),
+        }
+    }
+
+    /// What it offers now, if that is known.
+    pub fn listing(&self) -> Option<Arc<Listing>> {
+        lock(&self.offer).served.clone()
+    }
+
+    /// The last failure, if it has not run well since.
+    pub fn last_fault(&self) -> Option<Fault> {
+        lock(&self.trouble).last().cloned()
+    }
+
+    fn instances(&self) -> Vec<Arc<Instance>> {
+        let running = |slot: &Slot| match slot {
+            Slot::Running(instance) => Some(instance.clone()),
+            Slot::Starting(_) => None,
+        };
+        lock(&self.slots).values().filter_map(running).collect()
+    }
+}
+
+impl Pool {
+    /// All servers of a configuration, nothing running. `host` is what an unisolated server may know of the host.
+    pub fn new(
+        config: &Config,
+        locked: Option<&Lock>,
+        engine: Arc<Engine>,
+        owner: Owner,
+        audit: Arc<Audit>,
+        host: BTreeMap<&'static str, String>,
+    ) -> Arc<Self> {
+        Arc::new(Pool {
+            servers: config.servers.iter().map(|s| Arc::new(Entry::new(s, locked))).collect(),
+            engine,
+            owner,
+            audit,
+            budget: Budget::new(config.total),
+            host,
+            closing: CancellationToken::new(),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    /// Tells whenever what is offered may have changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// The instance that serves this principal (and session), started if need be and proven before it is returned.
+    pub async fn instance(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        principal: &Principal,
+        session: &str,
+    ) -> Result<Arc<Instance>, Fault> {
+        let owner = match entry.server.share {
+            Share::Principal => principal.key().to_owned(),
+            Share::Session => format!("{}/{session}", principal.key()),
+            Share::All => "all".to_owned(),
+        };
+        let mut waiting = match self.slot(entry, &owner)? {
+            Slot::Running(instance) => return Ok(instance),
+            Slot::Starting(waiting) => waiting,
+        };
+        match waiting.wait_for(Option::is_some).await {
+            Ok(started) => started.clone().unwrap_or_else(|| Err(lost())),
+            Err(_) => Err(lost()),
+        }
+    }
+
+    /// What is there for an owner; where there is nothing, a start that goes on even if nobody waits for it any more, so
+    /// that a caller who gives up leaves no half-made container.
+    fn slot(self: &Arc<Self>, entry: &Arc<Entry>, owner: &str) -> Result<Slot, Fault> {
+        let mut slots = lock(&entry.slots);
+        match slots.get(owner) {
+            Some(Slot::Running(instance)) if !instance.is_usable() => {}
+            Some(slot) => return Ok(slot.clone()),
+            None => {}
+        }
+        self.may_start(entry)?;
+        let (tell, told) = watch::channel(None);
+        let slot = Slot::Starting(told);
+        slots.insert(owner.to_owned(), slot.clone());
+        tokio::spawn(self.clone().live(entry.clone(), owner.to_owned(), tell));
+        Ok(slot)
+    }
+
+    fn may_start(&self, entry: &Entry) -> Result<(), Fault> {
+        let name = &entry.server.name;
+        if let Some(why) = &entry.server.disabled {
+            return Err(Fault::new(Class::Unavailable, format!("server {name} is disabled: {why}")));
+        }
+        if self.closing.is_cancelled() {
+            return Err(Fault::new(Class::Unavailable, "the gateway is shutting down"));
+        }
+        if let Some((fault, left)) = lock(&entry.trouble).barred(Instant::now()) {
+            let again = format!("not tried again for {:.1} s", left.as_secs_f32());
+            return Err(Fault { class: fault.class, outward: format!("{} ({again})", fault.outward), inward: fault.inward.clone() });
+        }
+        Ok(())
+    }
+
+    /// Ends every instance and waits until nothing of them is left.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        let ends = self.servers.iter().map(|entry| async move {
+            let waits: Vec<_> = lock(&entry.slots).values().cloned().collect();
+            for slot in waits {
+                match slot {
+                    Slot::Running(instance) => drop(instance.peer.close().await),
+                    // It sees that we are closing, and ends what it has begun.
+                    Slot::Starting(mut told) => drop(told.wait_for(Option::is_some).await),
+                }
+            }
+        });
+        futures_util::future::join_all(ends).await;
+    }
+}
+
+fn lost() -> Fault {
+    Fault::new(Class::Bug, "the start of the server was lost")
+}

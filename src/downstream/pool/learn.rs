@@ -1,0 +1,88 @@
+//! Learning what servers offer before anybody calls them, and again when they say it has changed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use crate::error::Class;
+use crate::name::Principal;
+
+use super::super::handshake;
+use super::super::instance::Instance;
+use super::{Entry, Pool, lock};
+
+/// After so many failures in a row a server is only tried again when somebody calls it.
+const PARKED: u32 = 6;
+/// An engine that does not answer is asked again after that time, for as long as we run.
+const ENGINE_PAUSE: Duration = Duration::from_secs(15);
+
+impl Pool {
+    /// Starts, in the background, every server whose tools are not known yet, on behalf of a principal.
+    pub fn learn_all(self: &Arc<Self>, principal: &Principal, session: &str) {
+        for entry in &self.servers {
+            if entry.listing().is_none() && entry.server.disabled.is_none() && !entry.learning.swap(true, AcqRel) {
+                let (pool, entry) = (self.clone(), entry.clone());
+                let (principal, session) = (principal.clone(), session.to_owned());
+                tokio::spawn(async move {
+                    pool.learn(&entry, &principal, &session).await;
+                    entry.learning.store(false, std::sync::atomic::Ordering::Release);
+                    pool.changed();
+                });
+            }
+        }
+    }
+
+    /// Whether a first answer of this server is still to come.
+    pub fn is_learning(&self, entry: &Entry) -> bool {
+        entry.listing().is_none() && entry.learning.load(Acquire) && lock(&entry.trouble).failures() == 0
+    }
+
+    /// Waits, at most so long, until every server selected has answered once or failed once.
+    pub async fn learned(&self, within: Duration, selected: impl Fn(&Entry) -> bool) {
+        let mut changes = self.changes();
+        let settled = async {
+            while self.servers.iter().any(|e| selected(e) && self.is_learning(e)) {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(within, settled).await;
+    }
+
+    async fn learn(self: &Arc<Self>, entry: &Arc<Entry>, principal: &Principal, session: &str) {
+        while entry.listing().is_none() && !self.closing.is_cancelled() {
+            let Err(fault) = self.instance(entry, principal, session).await else { return };
+            let pause = {
+                let trouble = lock(&entry.trouble);
+                match fault.class {
+                    Class::Engine => ENGINE_PAUSE,
+                    // A refusal or a missing lock is mended by the operator, not by trying again.
+                    Class::Isolation => return,
+                    _ if trouble.failures() >= PARKED || needs_operator(entry) => return,
+                    _ => trouble.barred(Instant::now()).map_or(Duration::from_secs(1), |(_, left)| left),
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause + Duration::from_millis(10)) => {}
+                () = self.closing.cancelled() => return,
+            }
+        }
+    }
+
+    /// Lists the tools anew after the server said that they have changed.
+    pub(super) async fn learn_again(&self, entry: &Arc<Entry>, instance: &Arc<Instance>) {
+        // Servers tell each change by itself; one list serves all that come within this time.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let deadline = Instant::now() + entry.server.start_timeout;
+        match handshake::list_tools(&instance.peer, &instance.greeting, deadline).await {
+            Ok(listed) => self.offer(entry, listed),
+            Err(fault) => tracing::warn!(server = %entry.server.name, "its changed tools cannot be listed: {fault}"),
+        }
+    }
+}
+
+fn needs_operator(entry: &Entry) -> bool {
+    matches!(entry.server.run, crate::config::Run::Package(_)) && entry.locked.is_none()
+}

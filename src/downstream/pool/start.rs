@@ -1,0 +1,232 @@
+//! The life of one instance, from the decision to start it to the moment when nothing of it is left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::audit::record::{Isolation, ServerEvent, ServerWord};
+use crate::compartment::{self, Compartment};
+use crate::config::Run;
+use crate::error::{Class, Fault};
+use crate::route::Listing;
+
+use super::super::handshake::{self, Listed};
+use super::super::instance::{Confinement, Instance};
+use super::super::link::{Ending, Link};
+use super::super::peer::Peer;
+use super::super::trouble::SUSTAINED;
+use super::super::unisolated;
+use super::{Entry, GRACE, Pool, Slot, lock};
+
+/// Room for the envelope around a result of the largest size.
+const ENVELOPE: usize = 4096;
+
+impl Pool {
+    /// Starts an instance, tells whoever waits, and stays with it to its end.
+    pub(super) async fn live(
+        self: Arc<Self>,
+        entry: Arc<Entry>,
+        owner: String,
+        tell: watch::Sender<Option<Result<Arc<Instance>, Fault>>>,
+    ) {
+        let share = match self.budget.take(entry.server.resources) {
+            Ok(share) => share,
+            Err(fault) => {
+                lock(&entry.slots).remove(&owner);
+                tell.send_replace(Some(Err(fault)));
+                return;
+            }
+        };
+        let began = Instant::now();
+        let started = self.start(&entry, &owner).await;
+        match &started {
+            Ok(instance) => {
+                lock(&entry.slots).insert(owner.clone(), Slot::Running(instance.clone()));
+            }
+            Err(fault) => {
+                lock(&entry.slots).remove(&owner);
+                if !self.closing.is_cancelled() {
+                    tracing::warn!(server = %entry.server.name, "cannot be used: {}", fault.inward);
+                    lock(&entry.trouble).failed(fault.clone(), Instant::now());
+                }
+                self.changed();
+            }
+        }
+        tell.send_replace(Some(started.clone()));
+        if let Ok(instance) = started {
+            tracing::info!(server = %entry.server.name, ms = began.elapsed().as_millis() as u64, "ready");
+            self.supervise(&entry, &owner, &instance).await;
+        }
+        drop(share);
+    }
+
+    async fn start(&self, entry: &Arc<Entry>, owner: &str) -> Result<Arc<Instance>, Fault> {
+        let server = &entry.server;
+        let deadline = Instant::now() + server.start_timeout;
+        let (link, confinement) = self.launch(entry, owner, deadline).await?;
+        self.record(entry, ServerWord::Started, &confinement, None);
+        let peer = Peer::new(server.name.clone(), link, server.max_result + ENVELOPE, GRACE);
+        let opened = async {
+            let greeting = handshake::greet(&peer, &server.name, deadline).await?;
+            let listed = handshake::list_tools(&peer, &greeting, deadline).await?;
+            Ok((greeting, listed))
+        };
+        let opened = tokio::select! {
+            opened = opened => opened,
+            () = self.closing.cancelled() => Err(Fault::new(Class::Unavailable, "the gateway is shutting down")),
+        };
+        match opened {
+            Ok((greeting, listed)) => {
+                self.offer(entry, listed);
+                Ok(Arc::new(Instance::new(peer, greeting, owner.to_owned(), confinement)))
+            }
+            Err(fault) => {
+                let running = peer.ended().is_none();
+                let ending = peer.close().await;
+                let (word, reason) = ended(&ending, running, &fault.inward);
+                self.record(entry, word, &confinement, Some(reason));
+                Err(fault)
+            }
+        }
+    }
+
+    async fn launch(&self, entry: &Entry, owner: &str, deadline: Instant) -> Result<(Link, Confinement), Fault> {
+        let server = &entry.server;
+        if let Some(permit) = unisolated::Permit::of(server) {
+            let confinement =
+                Confinement { isolation: Isolation::Unisolated, container: None, image: None, evidence: None };
+            let reason = permit.reason().as_str().to_owned();
+            self.record(entry, ServerWord::Unisolated, &confinement, Some(reason));
+            return Ok((unisolated::start(&permit, &self.host)?, confinement));
+        }
+        let confined = self.confine(entry, owner, deadline).await;
+        match confined {
+            Ok(confined) => {
+                let confinement = Confinement {
+                    isolation: Isolation::Proven,
+                    container: Some(confined.container),
+                    image: Some(confined.image),
+                    evidence: Some(Arc::new(confined.evidence)),
+                };
+                self.record(entry, ServerWord::Proven, &confinement, None);
+                Ok((confined.link, confinement))
+            }
+            Err(fault) => {
+                if fault.class == Class::Isolation {
+                    let nothing =
+                        Confinement { isolation: Isolation::Refused, container: None, image: None, evidence: None };
+                    self.record(entry, ServerWord::Refused, &nothing, Some(fault.inward.clone()));
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    async fn confine(&self, entry: &Entry, owner: &str, deadline: Instant) -> Result<compartment::Confined, Fault> {
+        let server = &entry.server;
+        let reference = match &server.run {
+            Run::Image { reference, .. } => entry.locked.as_ref().map_or(reference, |l| &l.image),
+            Run::Package(_) => match &entry.locked {
+                Some(locked) => &locked.image,
+                None => return Err(not_locked(entry)),
+            },
+            Run::Unisolated { .. } | Run::Remote { .. } => {
+                return Err(Fault::new(Class::Bug, "this kind of server has no compartment"));
+            }
+        };
+        let image = self.engine.image(reference).await?;
+        let owner = self.owner.for_principal(owner);
+        let compartment = Compartment::plan(server, &image, &owner)?;
+        compartment::start(&self.engine, compartment, deadline.saturating_duration_since(Instant::now())).await
+    }
+
+    /// Stays with a running instance: notices when its tools change, stops it when it is idle, and clears up after it.
+    async fn supervise(self: &Arc<Self>, entry: &Arc<Entry>, owner: &str, instance: &Arc<Instance>) {
+        let began = Instant::now();
+        let idle_stop = entry.server.idle_stop;
+        loop {
+            let wait = idle_stop.saturating_sub(instance.idle()).max(Duration::from_millis(100));
+            tokio::select! {
+                _ = instance.peer.gone() => break,
+                () = instance.peer.changed.notified() => self.learn_again(entry, instance).await,
+                () = tokio::time::sleep(wait) => {
+                    if instance.idle() >= idle_stop {
+                        tracing::info!(server = %entry.server.name, "stopped, since nobody used it");
+                        instance.peer.close().await;
+                    }
+                }
+                () = tokio::time::sleep(SUSTAINED), if began.elapsed() < SUSTAINED => lock(&entry.trouble).sustained(),
+            }
+        }
+        let ending = instance.peer.gone().await;
+        let ours = instance.peer.is_closing();
+        if !ours {
+            lock(&entry.trouble).failed(instance.peer.fault().await, Instant::now());
+        }
+        let mut slots = lock(&entry.slots);
+        if matches!(slots.get(owner), Some(Slot::Running(here)) if Arc::ptr_eq(here, instance)) {
+            slots.remove(owner);
+        }
+        drop(slots);
+        let (word, reason) = ended(&ending, ours, &instance.peer.with_tail(&ending.to_string()));
+        if !ours {
+            tracing::warn!(server = %entry.server.name, "ended by itself: {reason}");
+        }
+        self.record(entry, word, &instance.confinement, Some(reason));
+    }
+
+    /// Takes in what a server offers: the first listing is pinned, later ones are held against it.
+    pub(super) fn offer(&self, entry: &Entry, listed: Listed) {
+        let live = Listing::of(listed.tools, listed.warning);
+        let mut offer = lock(&entry.offer);
+        let served = match &offer.approved {
+            Some(approved) => live.held_against(approved),
+            None => live,
+        };
+        let served = Arc::new(served);
+        if offer.approved.is_none() {
+            offer.approved = Some(served.clone());
+        }
+        let news = offer.served.as_deref() != Some(&served);
+        offer.served = Some(served.clone());
+        drop(offer);
+        if news {
+            for why in served.withheld.iter().chain(&served.warning) {
+                tracing::warn!(server = %entry.server.name, "{why}");
+            }
+            if !served.withheld.is_empty() {
+                let nothing =
+                    Confinement { isolation: Isolation::NotRunning, container: None, image: None, evidence: None };
+                self.record(entry, ServerWord::Changed, &nothing, Some(served.withheld.join("; ")));
+            }
+            self.changed();
+        }
+    }
+
+    fn record(&self, entry: &Entry, event: ServerWord, confinement: &Confinement, reason: Option<String>) {
+        self.audit.server(ServerEvent {
+            server: entry.server.name.as_str().to_owned(),
+            event,
+            container: confinement.container.clone(),
+            image: confinement.image.clone(),
+            evidence: confinement.digest(),
+            reason,
+        });
+    }
+}
+
+fn ended(ending: &Ending, ours: bool, reason: &str) -> (ServerWord, String) {
+    let word = match (ending.oom, ours) {
+        (true, _) => ServerWord::Oom,
+        (false, true) => ServerWord::Stopped,
+        (false, false) => ServerWord::Crashed,
+    };
+    (word, reason.to_owned())
+}
+
+fn not_locked(entry: &Entry) -> Fault {
+    let name = &entry.server.name;
+    let why = if entry.stale { "its configuration has changed since it was locked" } else { "it is not locked" };
+    Fault::new(Class::Unavailable, format!("server {name} cannot start: {why}; run: bulkhead lock {name}"))
+}

@@ -1,0 +1,53 @@
+//! What state a server is in, in the words of the interface. Changes nothing.
+
+use std::time::Instant;
+
+use crate::config::Run;
+
+use super::{Entry, Pool, Slot, lock};
+
+/// The state of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the words of the interface")]
+pub enum State {
+    Idle,
+    Starting,
+    Ready,
+    Failed,
+    Unapproved,
+    Changed,
+    Disabled,
+}
+
+impl Pool {
+    /// The state of a server and, where it is not as it should be, the reason.
+    pub fn state(&self, entry: &Entry) -> (State, Option<String>) {
+        if let Some(why) = &entry.server.disabled {
+            return (State::Disabled, Some(why.clone()));
+        }
+        if matches!(entry.server.run, Run::Package(_)) && entry.locked.is_none() {
+            let state = if entry.stale { State::Changed } else { State::Unapproved };
+            return (state, Some(format!("run: bulkhead lock {}", entry.server.name)));
+        }
+        let listing = entry.listing();
+        let notes = listing.as_ref().map(|l| l.withheld.iter().chain(&l.warning).cloned().collect::<Vec<_>>().join("; "));
+        let notes = notes.filter(|n| !n.is_empty());
+        let (starting, ready) = {
+            let slots = lock(&entry.slots);
+            let ready = slots.values().any(|s| matches!(s, Slot::Running(i) if i.is_usable()));
+            (slots.values().any(|s| matches!(s, Slot::Starting(_))), ready)
+        };
+        let trouble = lock(&entry.trouble);
+        let held = notes.as_ref().is_some_and(|n| n.contains("since approval"));
+        match trouble.last() {
+            _ if held => (State::Changed, notes),
+            _ if ready => (State::Ready, notes),
+            Some(fault) if trouble.barred(Instant::now()).is_some() || !starting => {
+                (State::Failed, Some(fault.inward.clone()))
+            }
+            _ if starting => (State::Starting, None),
+            _ => (State::Idle, notes),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! One client's conversation at work: what the pure session asks for is carried out, and answers go back in order of
+//! their arrival. Knows no transport.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::protocol::{adapt, code};
+use crate::session::{Body, Call, Effect, Key, List, Session};
+use crate::wire::Line;
+
+use super::target::Target;
+use super::{Caller, Gateway, Reply, ToolCall};
+
+/// Changes that come within this time are told once.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// A conversation with one client.
+pub struct Conversation {
+    gateway: Arc<Gateway>,
+    caller: Caller,
+    session: Mutex<Session>,
+    out: mpsc::UnboundedSender<String>,
+    cancels: Mutex<HashMap<Key, CancellationToken>>,
+    tasks: TaskTracker,
+    abandon: CancellationToken,
+    told: Mutex<Option<[u8; 32]>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Conversation {
+    /// A conversation whose lines go to `out`.
+    pub fn new(gateway: Arc<Gateway>, caller: Caller, out: mpsc::UnboundedSender<String>) -> Arc<Self> {
+        let conversation = Arc::new(Conversation {
+            session: Mutex::new(Session::new(&gateway.config.gateway.name)),
+            gateway,
+            caller,
+            out,
+            cancels: Mutex::default(),
+            tasks: TaskTracker::new(),
+            abandon: CancellationToken::new(),
+            told: Mutex::default(),
+        });
+        tokio::spawn(tell_changes(conversation.clone()));
+        conversation
+    }
+
+    /// Takes in one line of the client.
+    pub fn line(self: &Arc<Self>, line: Line) {
+        let (effect, opened) = {
+            let mut session = lock(&self.session);
+            let before = session.is_open();
+            let effect = session.line(line);
+            (effect, !before && session.is_open())
+        };
+        if opened {
+            // The client will want the list next; servers that were never listed start now.
+            self.gateway.pool.learn_all(&self.caller.principal, &self.caller.session);
+        }
+        match effect {
+            None => {}
+            Some(Effect::Send(line)) => self.send(line),
+            Some(Effect::Cancel(key)) => {
+                if let Some(token) = lock(&self.cancels).remove(&key) {
+                    token.cancel();
+                }
+            }
+            Some(Effect::Call(call)) => {
+                let token = self.abandon.child_token();
+                lock(&self.cancels).insert(call.key, token.clone());
+                self.tasks.spawn(self.clone().call(call, token));
+            }
+            Some(Effect::List(list)) => drop(self.tasks.spawn(self.clone().list(list))),
+        }
+    }
+
+    /// Lets calls in flight end by themselves for at most so long, then withdraws the rest.
+    pub async fn drain(&self, within: Duration) {
+        self.tasks.close();
+        if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
+            tracing::warn!("{} calls were still in flight and are withdrawn", self.tasks.len());
+            self.abandon.cancel();
+            let _ = tokio::time::timeout(Duration::from_secs(1), self.tasks.wait()).await;
+        }
+        self.abandon.cancel();
+    }
+
+    async fn call(self: Arc<Self>, call: Call, cancel: CancellationToken) {
+        let caller = Caller { client: lock(&self.session).client().map(str::to_owned), ..self.caller.clone() };
+        let progress = |params: &str| {
+            let line = lock(&self.session).progress(call.key, params);
+            if let Some(line) = line {
+                self.send(line);
+            }
+        };
+        let reply = self
+            .gateway
+            .call(&caller, &ToolCall {
+                era: call.era,
+                target: Target::Exposed(&call.exposed),
+                params: &call.params,
+                progress: call.progress.then_some(&progress),
+                timeout: None,
+                cancel: &cancel,
+            })
+            .await;
+        lock(&self.cancels).remove(&call.key);
+        let body = match reply {
+            Reply::Result(json, _) => Body::Result(json),
+            Reply::ServerError(json) => Body::RawError(json),
+            Reply::Unknown => Body::Error(code::INVALID_PARAMS, format!("unknown tool: {:?}", call.exposed)),
+            Reply::Failed(fault) => Body::Result(adapt::tool_failure(&fault.outward, call.era)),
+            // Withdrawn by us at the end of a drain: the client still waits.
+            Reply::Cancelled => Body::Result(adapt::tool_failure("the gateway is shutting down", call.era)),
+        };
+        self.answer(call.key, body);
+    }
+
+    async fn list(self: Arc<Self>, list: List) {
+        let body = match self.gateway.list(&self.caller, list.era, list.cursor.as_deref()).await {
+            Some(result) => Body::Result(result),
+            None => Body::Error(code::INVALID_PARAMS, "the cursor is not one of this list".into()),
+        };
+        *lock(&self.told) = Some(self.fingerprint());
+        self.answer(list.key, body);
+    }
+
+    fn answer(&self, key: Key, body: Body) {
+        let line = lock(&self.session).answered(key, body);
+        if let Some(line) = line {
+            self.send(line);
+        }
+    }
+
+    fn send(&self, line: String) {
+        // The receiver is gone only when the client is.
+        let _ = self.out.send(line);
+    }
+
+    /// What this caller sees, as a hash: a change of what it does not see must not show in any way.
+    fn fingerprint(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for entry in self.gateway.catalog().visible(self.gateway.servers(), &self.caller.principal) {
+            hash.update((entry.shown.len() as u64).to_le_bytes());
+            hash.update(entry.shown.as_bytes());
+        }
+        hash.finalize().into()
+    }
+}
+
+/// Tells the client when what it was shown is no longer what there is.
+async fn tell_changes(conversation: Arc<Conversation>) {
+    let mut changes = conversation.gateway.pool.changes();
+    loop {
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = conversation.abandon.cancelled() => return,
+        }
+        tokio::time::sleep(DEBOUNCE).await;
+        changes.mark_unchanged();
+        let now = conversation.fingerprint();
+        let news = lock(&conversation.told).replace(now).is_some_and(|before| before != now);
+        if news {
+            let line = lock(&conversation.session).list_changed();
+            if let Some(line) = line {
+                conversation.send(line);
+            }
+        }
+    }
+}

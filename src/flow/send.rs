@@ -1,0 +1,111 @@
+//! The call at its server: sent raw, watched by two deadlines, withdrawn when nobody waits any more.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::downstream::instance::Instance;
+use crate::downstream::peer::{Answer, Peer};
+use crate::error::{Class, Fault};
+use crate::protocol::{Era, adapt, meta};
+use crate::wire::edit::quoted;
+use crate::wire::{Edit, Object};
+
+use super::target::Found;
+use super::{Reply, ToolCall};
+
+pub(super) async fn send(call: &ToolCall<'_>, found: &Found, instance: &Instance) -> Result<Reply, Fault> {
+    let peer = &instance.peer;
+    let (server, tool) = (&found.entry.server, &found.tool);
+    let mut asked = peer.ask("tools/call", |id| params(call, tool, peer.era(), id)).await?;
+    let pending = Pending { peer, id: asked.id };
+    let idle = call.timeout.unwrap_or(server.timeout);
+    let total = Instant::now() + server.max_time.max(idle);
+    let mut quiet = Instant::now() + idle;
+    let late = |limit: Duration, what: &str| {
+        let text = format!("server {}, tool {tool}: {what} within {limit:?}", server.name);
+        Err(Fault::new(Class::Timeout, text))
+    };
+    loop {
+        tokio::select! {
+            biased;
+            Some(params) = asked.progress.recv() => {
+                quiet = Instant::now() + idle;
+                if let Some(progress) = call.progress {
+                    progress(&params);
+                }
+            }
+            answer = &mut asked.answer => {
+                pending.done();
+                return match answer {
+                    Ok(answer) => read(answer, call.era, found),
+                    Err(_) => Err(peer.fault().await),
+                };
+            }
+            () = tokio::time::sleep_until(quiet.min(total)) => {
+                return if quiet <= total { late(idle, "no answer and no progress") } else { late(server.max_time, "no answer") };
+            }
+        }
+    }
+}
+
+/// The client's parameters as this server is to see them; only the name, an `arguments: null` and what of `_meta` speaks
+/// to us are touched.
+fn params(call: &ToolCall<'_>, tool: &str, era: Era, id: u64) -> Option<String> {
+    let object = Object::parse(call.params).ok()?;
+    let mut edit = Edit::new(&object);
+    edit.set("name", quoted(tool));
+    if object.get("arguments").is_some_and(|a| a.get() == "null") {
+        edit.remove("arguments");
+    }
+    let token = call.progress.map(|_| id.to_string());
+    meta::for_server(&object, &mut edit, era, token.as_deref());
+    Some(edit.apply())
+}
+
+fn read(answer: Answer, client: Era, found: &Found) -> Result<Reply, Fault> {
+    let server = &found.entry.server;
+    let defect = |why: &str| Err(Fault::new(Class::Malformed, format!("server {} answered wrongly: {why}", server.name)));
+    match answer {
+        Answer::Result(result) => {
+            let Ok(raw) = serde_json::from_str(&result) else { return defect("its result is no JSON") };
+            match adapt::tool_result(raw, client) {
+                Ok(text) => {
+                    let failed = Object::parse(&text).is_ok_and(|o| o.get("isError").is_some_and(|e| e.get() == "true"));
+                    Ok(Reply::Result(text, failed))
+                }
+                Err(why) => defect(why),
+            }
+        }
+        Answer::Error(error) => match serde_json::from_str(&error).map(adapt::check_error) {
+            Ok(Ok(())) => Ok(Reply::ServerError(error)),
+            Ok(Err(why)) => defect(why),
+            Err(_) => defect("its error is no JSON"),
+        },
+        Answer::TooLarge(length) => Err(Fault::new(
+            Class::TooLarge,
+            format!(
+                "server {}, tool {}: the result of {length} bytes is over the limit max_result = {} bytes",
+                server.name, found.tool, server.max_result
+            ),
+        )),
+    }
+}
+
+/// A request at a server; dropping it before it is done withdraws it there.
+struct Pending<'a> {
+    peer: &'a Peer,
+    id: u64,
+}
+
+impl Pending<'_> {
+    fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.peer.withdraw(self.id, "the caller no longer waits");
+    }
+}

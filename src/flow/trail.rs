@@ -1,0 +1,87 @@
+//! What is known of a call so far, written as its intent exactly once. Decides nothing.
+
+use crate::audit::Audit;
+use crate::audit::record::{Intent, Isolation};
+use crate::downstream::instance::Confinement;
+use crate::error::Fault;
+use crate::gate::Decision;
+use crate::name::CallId;
+use crate::wire::Object;
+
+use super::target::{Found, Target};
+use super::{Caller, ToolCall};
+
+/// An intent that grows along the way.
+pub(super) struct Trail {
+    intent: Option<Intent>,
+    denied: bool,
+}
+
+impl Trail {
+    /// What is known when a call comes in: nothing is decided, so it is denied until it is.
+    pub fn new(id: CallId, caller: &Caller, call: &ToolCall<'_>, audit: &Audit) -> Self {
+        let arguments = Object::parse(call.params).ok().and_then(|p| p.get("arguments").map(|a| a.get().to_owned()));
+        let (exposed, server, tool) = match call.target {
+            Target::Exposed(name) => (Some(name.to_owned()), None, None),
+            Target::Own { server, tool } => (None, Some(server.to_owned()), Some(tool.to_owned())),
+        };
+        let intent = Intent {
+            call: id,
+            principal: caller.principal.id.as_deref().map(str::to_owned),
+            actor: caller.actor.clone(),
+            role: caller.principal.role,
+            face: caller.face,
+            session: Some(caller.session.clone()),
+            client: caller.client.clone(),
+            method: "tools/call".into(),
+            exposed,
+            server,
+            tool,
+            allow: false,
+            policy: Vec::new(),
+            args_bytes: arguments.as_ref().map_or(0, |a| a.len() as u64),
+            args_hash: arguments.map(|a| audit.args_hash(a.as_bytes())),
+            instance: None,
+            image: None,
+            isolation: None,
+            evidence: None,
+        };
+        Trail { intent: Some(intent), denied: false }
+    }
+
+    /// The target is known and decided on.
+    pub fn decided(&mut self, found: &Found, decision: &Decision) {
+        self.denied = !decision.allow;
+        if let Some(intent) = &mut self.intent {
+            intent.exposed = Some(found.exposed.clone());
+            intent.server = Some(found.entry.server.name.as_str().to_owned());
+            intent.tool = Some(found.tool.clone());
+            intent.allow = decision.allow;
+            intent.policy.clone_from(&decision.policy);
+            intent.isolation = Some(Isolation::NotRunning);
+        }
+    }
+
+    /// The instance is known.
+    pub fn runs_in(&mut self, confinement: &Confinement) {
+        if let Some(intent) = &mut self.intent {
+            intent.instance.clone_from(&confinement.container);
+            intent.image.clone_from(&confinement.image);
+            intent.isolation = Some(confinement.isolation);
+            intent.evidence = confinement.digest();
+        }
+    }
+
+    /// Whether the policy said no.
+    pub fn denied(&self) -> bool {
+        self.denied
+    }
+
+    /// Makes the intent durable, if that has not been done.
+    pub async fn write(&mut self, audit: &Audit) -> Result<(), Fault> {
+        match self.intent.take() {
+            Some(intent) => audit.intent(intent).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What the program says about itself, on standard error only: standard output is the wire. Knows no call.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::time::uptime;
+
+use crate::config::env::Environment;
+
+/// The variable that holds the filter, such as `bulkhead=debug`.
+pub const FILTER: &str = "BULKHEAD_LOG";
+
+/// Sets up the log for the whole process; `terminal` says whether standard error is one. A second call changes nothing.
+pub fn start(env: &dyn Environment, terminal: bool) {
+    let filter = env.var(FILTER).and_then(|text| EnvFilter::try_new(text).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new("bulkhead=info,warn"));
+    let colour = terminal && env.var("NO_COLOR").is_none_or(|v| v.is_empty());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .with_target(false)
+        .with_timer(uptime());
+    let _ = log.try_init();
+}
