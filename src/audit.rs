@@ -81,4 +81,50 @@ mod fixture {
     pub fn gateway(event: GatewayWord) -> GatewayEvent {
         GatewayEvent { event, config_digest: Some("d1".into()), policy_digest: Some("d2".into()) }
     }
+
+    /// A disk that is soon full, gone with this value.
+    #[cfg(target_os = "linux")]
+    pub struct SmallDisk(tempfile::TempDir);
+
+    #[cfg(target_os = "linux")]
+    impl SmallDisk {
+        /// `None`, said on stderr, where we may not mount.
+        pub fn new(kib: u32) -> Option<Self> {
+            use std::io::Write as _;
+            let dir = tempfile::tempdir().unwrap();
+            let options = std::ffi::CString::new(format!("size={kib}k,mode=0700")).unwrap();
+            let flags = rustix::mount::MountFlags::empty();
+            match rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, options.as_c_str()) {
+                Ok(()) => Some(SmallDisk(dir)),
+                Err(e) => {
+                    let _ = writeln!(std::io::stderr(), "skipped: a small disk cannot be mounted here ({e})");
+                    None
+                }
+            }
+        }
+
+        pub fn path(&self) -> PathBuf {
+            self.0.path().join("audit.jsonl")
+        }
+
+        /// Leaves `spare` bytes free, as far as pages allow.
+        pub fn fill(&self, spare: usize) {
+            use std::io::Write as _;
+            let mut ballast = std::fs::File::create(self.0.path().join("ballast")).unwrap();
+            while ballast.write_all(&[0; 4096]).is_ok() {}
+            let len = ballast.metadata().unwrap().len();
+            ballast.set_len(len.saturating_sub(spare as u64)).unwrap();
+        }
+
+        pub fn empty(&self) {
+            std::fs::remove_file(self.0.path().join("ballast")).unwrap();
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    impl Drop for SmallDisk {
+        fn drop(&mut self) {
+            let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+        }
+    }
 }

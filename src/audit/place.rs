@@ -158,3 +158,24 @@ pub(super) fn sync_dir(path: &Path) -> Result<(), Trouble> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| Trouble::Io("synced with its directory", e))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_waited_for_but_not_for_ever() {
+        let (_dir, path) = crate::audit::fixture::dir();
+        let (ours, theirs) = (open_own(&path, ANY).unwrap(), open_own(&path, ANY).unwrap());
+        let held = Lock::take(&theirs).unwrap();
+        let refused = patiently(Duration::from_millis(30), || ours.try_lock());
+        assert!(matches!(refused, Err(Trouble::Held)));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| Lock::take(&ours).is_ok());
+            thread::sleep(Duration::from_millis(20));
+            drop(held);
+            assert!(waiting.join().unwrap());
+        });
+        assert!(Lock::take(&theirs).is_ok(), "given back when dropped");
+    }
+}
