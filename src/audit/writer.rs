@@ -1,0 +1,151 @@
+//! The handle on the audit: records go in from anywhere, one thread writes them. No caller ever blocks on the disk.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use self::thread::{Entry, Job, Worker};
+use super::chain::Head;
+use super::key::Key;
+use super::ledger::Ledger;
+use super::place::Trouble;
+use super::record::{GatewayEvent, Intent, Outcome, Record, ServerEvent};
+use super::redact::Redactor;
+use super::unavailable;
+use crate::config::{Sensitive, Sync};
+use crate::error::Fault;
+
+mod thread;
+
+/// Intents that may wait for the disk; further ones wait for these. An outcome never waits: there is one for each intent.
+const MAX_WAITING: usize = 1024;
+
+/// The audit of one gateway. Clones are the same audit.
+#[derive(Clone)]
+pub struct Audit {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    gateway: String,
+    jobs: Sender<Job>,
+    waiting: Arc<Semaphore>,
+    head: Arc<Mutex<Head>>,
+    key: Key,
+    secrets: Mutex<Vec<Sensitive>>,
+    redactor: RwLock<Redactor>,
+}
+
+/// A record on its way: it is written whether this is awaited or dropped. An error says that it is not written yet; all but
+/// an intent are kept then, and tried again.
+pub struct Written(oneshot::Receiver<Result<(), Fault>>);
+
+impl Audit {
+    /// Opens the file at `path`, and the key beside it, for the gateway of that name. Blocks.
+    ///
+    /// With [`Sync::Always`] a record counts as written once it is on disk, with [`Sync::Batch`] once the system has it.
+    pub fn open(path: &Path, sync: Sync, gateway: String, secrets: Vec<Sensitive>) -> Result<Audit, Fault> {
+        let fault = |path: &Path, trouble: Trouble| unavailable(format!("audit file {path:?} {trouble}"));
+        let redactor = redactor(&secrets)?;
+        let durable = sync == Sync::Always;
+        let mut ledger = Ledger::open(path, durable, &gateway).map_err(|trouble| fault(path, trouble))?;
+        let key_path = path.with_file_name("audit.key");
+        let key = ledger.locked(|_| Key::load(&key_path)).map_err(|trouble| fault(&key_path, trouble))?;
+        let head = Arc::new(Mutex::new(ledger.head().clone()));
+        let (jobs, queue) = mpsc::channel();
+        Worker::new(path, ledger, queue, Arc::clone(&head), !durable)
+            .start()
+            .map_err(|e| unavailable(format!("cannot start the thread that writes the audit: {e}")))?;
+        let waiting = Arc::new(Semaphore::new(MAX_WAITING));
+        let (secrets, redactor) = (Mutex::new(secrets), RwLock::new(redactor));
+        Ok(Audit { shared: Arc::new(Shared { gateway, jobs, waiting, head, key, secrets, redactor }) })
+    }
+
+    /// Records what is about to be done, and comes back when that is written. On an error it must not be done.
+    pub async fn intent(&self, intent: Intent) -> Result<(), Fault> {
+        let waiting = Arc::clone(&self.shared.waiting).acquire_owned().await;
+        let waiting = waiting.map_err(|_| closed())?;
+        self.enqueue(Record::Intent(intent), Some(waiting)).await
+    }
+
+    /// Records how a call ended.
+    pub fn outcome(&self, outcome: Outcome) -> Written {
+        self.enqueue(Record::Outcome(outcome), None)
+    }
+
+    /// Records what happened to a server.
+    pub fn server(&self, event: ServerEvent) -> Written {
+        self.enqueue(Record::Server(event), None)
+    }
+
+    /// Records what happened to the gateway.
+    pub fn gateway(&self, event: GatewayEvent) -> Written {
+        self.enqueue(Record::Gateway(event), None)
+    }
+
+    /// Writes all that is on its way and puts it on disk; later records are refused. The error says what is lost.
+    pub async fn close(&self) -> Result<(), Fault> {
+        let (done, closed) = oneshot::channel();
+        let sent = self.shared.jobs.send(Job::Close(done));
+        if sent.is_err() { Ok(()) } else { closed.await.unwrap_or(Ok(())) }
+    }
+
+    /// The number and hash of the last record that we wrote or saw.
+    pub fn head(&self) -> (u64, String) {
+        let head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
+        (head.seq, head.hash.clone())
+    }
+
+    /// The keyed hash of a call's arguments as they came: equal arguments show as equal, and cannot be guessed from it.
+    pub fn args_hash(&self, arguments: &[u8]) -> String {
+        self.shared.key.hash(arguments)
+    }
+
+    /// Takes further secrets out of all records to come; those known before stay known.
+    pub fn redact_also(&self, secrets: &[Sensitive]) -> Result<(), Fault> {
+        let mut known = self.shared.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let new: Vec<_> = secrets.iter().filter(|s| !known.contains(s)).cloned().collect();
+        known.extend(new);
+        *self.shared.redactor.write().unwrap_or_else(PoisonError::into_inner) = redactor(&known)?;
+        Ok(())
+    }
+
+    /// The order of records is the order of these calls.
+    fn enqueue(&self, record: Record, waiting: Option<OwnedSemaphorePermit>) -> Written {
+        let shared = &self.shared;
+        let keep = !matches!(record, Record::Intent(_));
+        let body = {
+            let redactor = shared.redactor.read().unwrap_or_else(PoisonError::into_inner);
+            record.body(SystemTime::now(), &shared.gateway, &redactor)
+        };
+        let (done, written) = oneshot::channel();
+        // Refused only after the end; the answer's sender is dropped with the entry then, which says so.
+        let _ = shared.jobs.send(Job::Write(Entry { body, keep, done, waiting }));
+        Written(written)
+    }
+}
+
+impl Future for Written {
+    type Output = Result<(), Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(closed())))
+    }
+}
+
+fn redactor(secrets: &[Sensitive]) -> Result<Redactor, Fault> {
+    Redactor::new(secrets)
+        .map_err(|e| unavailable(format!("the secrets are too large to be kept out of the audit: {e}")))
+}
+
+fn closed() -> Fault {
+    unavailable("the audit is closed")
+}
+
+#[cfg(test)]
+mod tests;
