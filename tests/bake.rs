@@ -135,6 +135,11 @@ async fn what_no_registry_has_is_a_fault_that_says_so() {
         assert!(fault.outward.starts_with("cannot bake \"") && fault.outward.contains(says), "{fault:?}");
         assert!(!fault.inward.contains('\u{1b}'), "{fault:?}");
     }
+    let mut hostile = package(Runner::Uvx, "mcp-server-time", Some("2026.10.19"));
+    hostile.with =
+        vec!["mcp<2\"]\\ndependencies = [\"idna $(touch /opt/server/x) `id` ; --index-url=http://h".to_owned()];
+    let (baked, _) = bake_on(RUNTIME, "hostile", &hostile).await;
+    assert_eq!(baked.unwrap_err().class, Class::Unavailable);
 }
 
 #[tokio::test]

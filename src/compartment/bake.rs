@@ -32,6 +32,7 @@ mod inputs;
 mod job;
 mod output;
 mod recipe;
+mod words;
 
 /// Label: runner and name of the package in an image, `npx:NAME`.
 pub const LABEL_PACKAGE: &str = "org.bulkhead.package";
@@ -89,7 +90,7 @@ async fn work(job: &Job<'_>, server: &ServerName) -> Result<Baked, Fault> {
         Some(exact) => exact.to_owned(),
         None => job.resolve().await?,
     };
-    let pinned = job.inputs.pin(&job.runtime, &version);
+    let pinned = job.inputs.pin(&job.runtime, &version)?;
     let tag = pinned.tag(server);
     if let Some(found) = job.find(&pinned).await? {
         job.name(&found.image, &tag).await?;

@@ -70,3 +70,61 @@ fn none(package: &Package, what: &str, usable: &[&Program]) -> Fault {
     let advice = if usable.is_empty() { String::new() } else { format!("; it has {}: name one", list(usable)) };
     Fault::new(Class::Usage, format!("package \"{}\" {what}{advice}", package.name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pick_from(runner: Runner, name: &str, executable: Option<&str>, names: &[&str]) -> Result<String, String> {
+        let executable = executable.map(str::to_owned);
+        let package = Package { runner, name: name.to_owned(), version: None, with: vec![], args: vec![], executable };
+        let program = |name: &&str| Program { name: (*name).to_owned(), command: vec![format!("{HOME}bin/{name}")] };
+        let programs: Vec<Program> = names.iter().map(program).collect();
+        pick(&package, &programs, &|_| ()).map(|p| p.name.clone()).map_err(|f| f.outward)
+    }
+
+    #[test]
+    fn the_program_asked_for_or_the_obvious_one() {
+        use Runner::{Npx, Uvx};
+        let ok = |name: &str| Ok(name.to_owned());
+        assert_eq!(pick_from(Npx, "@a/srv", None, &["mcp-srv"]), ok("mcp-srv"));
+        assert_eq!(pick_from(Npx, "@a/srv", None, &["z", "srv"]), ok("srv"));
+        assert_eq!(pick_from(Npx, "@a/srv", None, &["z", "y"]), ok("y"));
+        assert_eq!(pick_from(Npx, "@a/srv", Some("z"), &["z", "srv"]), ok("z"));
+        assert_eq!(pick_from(Uvx, "mcp_server.time[x]", None, &["a", "mcp-server-time"]), ok("mcp-server-time"));
+        assert_eq!(pick_from(Uvx, "x", None, &["only"]), ok("only"));
+    }
+
+    #[test]
+    fn otherwise_what_there_is_is_listed() {
+        use Runner::{Npx, Uvx};
+        let err = |text: &str| Err(text.to_owned());
+        let listed = "package \"x\" has no executable of its own name; it has \"a\", \"b\": name one";
+        assert_eq!(pick_from(Uvx, "x", None, &["b", "a"]), err(listed));
+        assert_eq!(pick_from(Npx, "x", None, &[]), err("package \"x\" has no executable"));
+        let listed = "package \"x\" has no executable \"c\"; it has \"a\": name one";
+        assert_eq!(pick_from(Npx, "x", Some("c"), &["a"]), err(listed));
+    }
+
+    #[test]
+    fn a_program_that_lies_elsewhere_or_hides_its_name_is_none() {
+        let program = |name: &str, command: &[&str]| Program {
+            name: name.to_owned(),
+            command: command.iter().map(|part| (*part).to_owned()).collect(),
+        };
+        assert!(is_plain(&program("a", &["/usr/bin/node", "/opt/server/a.js"])));
+        for (name, command) in [
+            ("a", &["/bin/sh"][..]),
+            ("a", &["/opt/server/../../bin/sh"]),
+            ("a", &["node", "/opt/server/a"]),
+            ("a", &["/opt/server/a", "-c"]),
+            ("a", &[]),
+            ("", &["/opt/server/a"]),
+            ("a\u{202e}", &["/opt/server/a"]),
+            ("a/b", &["/opt/server/a"]),
+            ("a", &["/opt/server/a b"]),
+        ] {
+            assert!(!is_plain(&program(name, command)), "{name:?} {command:?}");
+        }
+    }
+}

@@ -67,7 +67,8 @@ impl<'a> Job<'a> {
     /// Everything that the server needs, in the passing image.
     pub async fn install(&self, pinned: &Pinned) -> Result<Installed, Fault> {
         self.say(&format!("installing {}", pinned.version));
-        let installed: Installed = self.script(Mode::Install, &pinned.version).await?;
+        let mut installed: Installed = self.script(Mode::Install, &pinned.version).await?;
+        installed.integrity = installed.integrity.filter(|hash| hash.bytes().all(|b| b.is_ascii_graphic()));
         if !installed.held.is_empty() {
             self.say(&format!("install scripts that did not run: {}", installed.held.join(", ")));
         }

@@ -3,7 +3,7 @@
 // No package's own code runs: lifecycle scripts are off, and so are dependencies from git (whose settings
 // can name a program to run), web addresses and files.
 import { spawnSync } from "node:child_process";
-import { chmodSync, existsSync, lstatSync, readFileSync, readdirSync, realpathSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, lstatSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const inputs = JSON.parse(readFileSync("/bake/inputs.json", "utf8"));
@@ -66,6 +66,7 @@ npm("install", "--omit=dev");
 const tree = JSON.parse(readFileSync(join(home, "package-lock.json"), "utf8")).packages;
 const top = tree[`node_modules/${inputs.name}`];
 settle(home);
+rmSync("/bake/cache", { recursive: true, force: true }); // or the engine would store it only to drop it again
 answer({
   version: top.version,
   integrity: top.integrity ?? null,

@@ -123,3 +123,55 @@ fn is_noise(line: &str) -> bool {
         || line.contains("A complete log of this run can be found in")
         || line.trim_end() == "npm error"
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn feed(chunks: &[&str]) -> (Output, Vec<String>) {
+        let shown = RefCell::new(Vec::new());
+        let mut output = Output::new("m1");
+        for chunk in chunks {
+            output.feed(chunk, &|line| shown.borrow_mut().push(line.to_owned()));
+        }
+        (output, shown.into_inner())
+    }
+
+    #[test]
+    fn an_answer_is_found_however_it_is_cut_and_is_not_shown() {
+        let (output, shown) = feed(&["Step 1/2 : FROM x\n", "added 1\nm", "1 {\"version\":", "\"1.0\"}\n ---> abc\n"]);
+        assert_eq!(output.answer::<Resolved>().unwrap().version, "1.0");
+        assert_eq!(shown, ["added 1"]);
+    }
+
+    #[test]
+    fn another_marker_is_only_a_line() {
+        let (output, shown) = feed(&["m2 {\"version\":\"6.6.6\"}\n", "npm warn m1 {\"version\":\"6.6.6\"}\n"]);
+        assert!(output.answer::<Resolved>().is_none());
+        assert_eq!(shown.len(), 2);
+    }
+
+    #[test]
+    fn a_failure_is_told_in_the_words_of_the_script_or_of_the_last_line() {
+        let (output, _) = feed(&["npm error code E404\n", "m1 {\"failed\":\"Not\\u001b[31m Found\"}\n", "Step 9\n"]);
+        assert_eq!(output.reason().unwrap(), "Not Found");
+        let (output, _) = feed(&["one\ntwo\n\n---> x\n"]);
+        assert_eq!(output.reason().unwrap(), "two");
+        assert!(feed(&[]).0.reason().is_none());
+    }
+
+    #[test]
+    fn lines_are_safe_to_show_and_their_number_is_bounded() {
+        let (_, shown) = feed(&["\u{1b}[91mred\u{1b}[0m \u{7}bell\u{9b}31m\r50%\r", "\u{1b}[2K\u{1b}]0;t\u{7}end\n"]);
+        assert!(shown.iter().all(|line| !line.contains(char::is_control)), "{shown:?}");
+        assert_eq!(shown[0], "red bell31m");
+        let many: String = (0..100).map(|n| format!("{n}\n")).collect();
+        let (output, _) = feed(&[&many]);
+        assert_eq!(output.tail().len(), TAIL);
+        assert_eq!(output.reason().unwrap(), "99");
+        let (output, shown) = feed(&[&"x".repeat(LINE_MAX), "y", "\n"]);
+        assert_eq!((shown[0].len(), output.tail().len()), (LINE_MAX, 1));
+    }
+}

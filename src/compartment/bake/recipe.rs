@@ -104,3 +104,59 @@ impl Context {
         self.0.into_inner()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(context: &[u8]) -> Vec<(String, String)> {
+        let mut archive = tar::Archive::new(context);
+        let entries = archive.entries().unwrap().map(|entry| {
+            let mut entry = entry.unwrap();
+            let mut content = String::new();
+            entry.read_to_string(&mut content).unwrap();
+            (entry.path().unwrap().display().to_string(), content)
+        });
+        entries.collect()
+    }
+
+    #[test]
+    fn instructions_are_a_file_and_nowhere_else() {
+        let instructions = json!({"name": "x\"; RUN id"});
+        let context = work("sha256:1", "b", Runner::Npx, &instructions).unwrap();
+        assert_eq!(context, work("sha256:1", "b", Runner::Npx, &instructions).unwrap());
+        let files = read(&context);
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["Dockerfile", "server", "bake", "bake/npx.mjs", "bake/inputs.json"]);
+        assert_eq!(
+            files[0].1,
+            "FROM sha256:1\n\
+             LABEL org.bulkhead.bake=b\n\
+             COPY --chown=10001:10001 bake /bake\n\
+             COPY --chown=10001:10001 server /opt/server\n\
+             USER 10001:10001\n\
+             WORKDIR /bake\n\
+             RUN [\"node\", \"/bake/npx.mjs\"]\n"
+        );
+        assert_eq!(files[4].1, r#"{"name":"x\"; RUN id"}"#);
+    }
+
+    #[test]
+    fn a_program_stays_one_line_of_json() {
+        let context = seal("sha256:1", "bulkhead/baking:b", &["/opt/server/a\nRUN id\"".to_owned()]).unwrap();
+        let [(name, file)] = &read(&context)[..] else { panic!("one file") };
+        assert_eq!(name, "Dockerfile");
+        assert_eq!(
+            file,
+            "FROM sha256:1\n\
+             COPY --from=bulkhead/baking:b --chown=0:0 /opt/server /opt/server\n\
+             USER 10001:10001\n\
+             ENTRYPOINT [\"/opt/server/a\\nRUN id\\\"\"]\n\
+             CMD []\n"
+        );
+    }
+}

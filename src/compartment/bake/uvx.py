@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -97,4 +98,5 @@ if INPUTS["mode"] == "resolve":
 uv("venv", "--allow-existing", "--python", sys.executable, str(HOME))
 uv("pip", "sync", "--no-build", "--compile-bytecode", "--python", str(HOME / "bin" / "python"), str(LOCK))
 settle()
+shutil.rmtree("/bake/cache", ignore_errors=True)  # or the engine would store it only to drop it again
 answer({"version": entry["version"], "integrity": integrity(entry), "programs": programs(), "held": []})
