@@ -1,0 +1,180 @@
+//! Packages of the real registries, baked by the real engine. Needs both, and the runtime image.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::query_parameters::{
+    BuildImageOptionsBuilder, ListContainersOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
+};
+use bulkhead::compartment::bake::{Baked, LABEL_BAKE, bake};
+use bulkhead::config::{Package, Runner};
+use bulkhead::error::{Class, Fault};
+use bulkhead::name::ServerName;
+use futures_util::StreamExt as _;
+use tokio::sync::{Notify, RwLock};
+
+const RUNTIME: &str = "bulkhead/runtime";
+
+fn docker() -> Docker {
+    Docker::connect_with_local_defaults().expect("an engine")
+}
+
+/// A runtime image of this test alone: nothing was ever baked onto it, and all that is goes with it.
+struct Runtime {
+    id: String,
+    label: String,
+}
+
+impl Runtime {
+    async fn new() -> Self {
+        let label = format!("org.bulkhead.test={}", uuid::Uuid::new_v4().simple());
+        let dockerfile = format!("FROM {RUNTIME}\nLABEL {label}\n");
+        let mut header = tar::Header::new_gnu();
+        header.set_size(dockerfile.len() as u64);
+        let mut context = tar::Builder::new(Vec::new());
+        context.append_data(&mut header, "Dockerfile", dockerfile.as_bytes()).unwrap();
+        let context = bollard::body_full(context.into_inner().unwrap().into());
+        let built = docker();
+        let events = built.build_image(BuildImageOptionsBuilder::new().build(), None, Some(context));
+        events.map(Result::unwrap).collect::<Vec<_>>().await;
+        let id = images(&label).await.pop().unwrap();
+        Runtime { id, label }
+    }
+
+    async fn clear(self) {
+        let force = RemoveImageOptionsBuilder::new().force(true).build();
+        for image in images(&self.label).await {
+            docker().remove_image(&image, Some(force.clone()), None).await.unwrap();
+        }
+    }
+}
+
+async fn images(label: &str) -> Vec<String> {
+    let filters = HashMap::from([("label", vec![label])]);
+    let options = ListImagesOptionsBuilder::new().filters(&filters).build();
+    let listed = docker().list_images(Some(options)).await.unwrap();
+    listed.into_iter().map(|image| image.id).collect()
+}
+
+fn package(runner: Runner, name: &str, version: Option<&str>) -> Package {
+    let version = version.map(str::to_owned);
+    Package { runner, name: name.to_owned(), version, with: vec![], args: vec![], executable: None }
+}
+
+/// The test that counts the containers of bakes is alone while it does.
+static BAKING: RwLock<()> = RwLock::const_new(());
+
+async fn bake_on(runtime: &str, server: &str, package: &Package) -> (Result<Baked, Fault>, Vec<String>) {
+    let _others = BAKING.read().await;
+    let lines = Mutex::new(Vec::new());
+    let server = ServerName::parse(server).unwrap();
+    let baked = bake(&docker(), &server, package, runtime, &|line| lines.lock().unwrap().push(line.to_owned())).await;
+    (baked, lines.into_inner().unwrap())
+}
+
+#[tokio::test]
+async fn a_pypi_package_becomes_an_image_that_is_found_again() {
+    let runtime = Runtime::new().await;
+    let mut package = package(Runner::Uvx, "mcp-python", Some("0.1.4"));
+    package.with = vec!["mcp<2".to_owned()];
+    let (first, _) = bake_on(&runtime.id, "Repl (dev)", &package).await;
+    let first = first.unwrap();
+    assert!(!first.reused);
+    assert_eq!((first.version.as_str(), first.executable.as_str()), ("0.1.4", "mcp-python"));
+    assert!(first.integrity.as_ref().unwrap().starts_with("sha256:"), "{first:?}");
+
+    let (second, _) = bake_on(&runtime.id, "other", &package).await;
+    assert_eq!(second.unwrap(), Baked { reused: true, ..first.clone() });
+    let image = docker().inspect_image(&first.image).await.unwrap();
+    let tags = image.repo_tags.unwrap();
+    for name in ["bulkhead/server-repl-dev:0.1.4-", "bulkhead/server-other:0.1.4-"] {
+        assert!(tags.iter().any(|tag| tag.starts_with(name)), "{tags:?}");
+    }
+    let config = image.config.unwrap();
+    assert_eq!(config.entrypoint.unwrap(), ["/opt/server/bin/mcp-python"]);
+    assert_eq!(config.cmd.unwrap_or_default(), [] as [&str; 0]);
+    assert_eq!(config.user.unwrap(), "10001:10001");
+    runtime.clear().await;
+}
+
+#[tokio::test]
+async fn an_npm_package_becomes_an_image_and_the_newest_version_is_written_down() {
+    let runtime = Runtime::new().await;
+    let (baked, lines) =
+        bake_on(&runtime.id, "memory", &package(Runner::Npx, "@modelcontextprotocol/server-memory", None)).await;
+    let baked = baked.unwrap();
+    assert!(lines[0].contains("resolving"), "{lines:?}");
+    assert_eq!(baked.executable, "mcp-server-memory");
+    assert!(baked.integrity.unwrap().starts_with("sha512-"));
+    let pinned = package(Runner::Npx, "@modelcontextprotocol/server-memory", Some(&baked.version));
+    let (again, lines) = bake_on(&runtime.id, "memory", &pinned).await;
+    assert!(again.unwrap().reused);
+    assert!(!lines.iter().any(|l| l.contains("resolving")), "{lines:?}");
+
+    let image = docker().inspect_image(&baked.image).await.unwrap();
+    let entry = image.config.unwrap().entrypoint.unwrap();
+    assert!(entry[0].ends_with("/node") && entry[1].starts_with("/opt/server/node_modules/"), "{entry:?}");
+    runtime.clear().await;
+}
+
+#[tokio::test]
+async fn what_no_registry_has_is_a_fault_that_says_so() {
+    let absent = "bulkhead-test-of-a-package-that-is-absent";
+    for (runner, name, version, says) in [
+        (Runner::Npx, absent, None, "Not Found"),
+        (Runner::Npx, absent, Some("1.0.0"), "Not Found"),
+        (Runner::Npx, "@modelcontextprotocol/server-memory", Some("0.0.99"), "No matching version"),
+        (Runner::Uvx, absent, None, "not found in the package registry"),
+        (Runner::Uvx, "mcp-server-time", Some("0.0.99"), "there is no version of mcp-server-time==0.0.99"),
+    ] {
+        let (baked, _) = bake_on(RUNTIME, "absent", &package(runner, name, version)).await;
+        let fault = baked.unwrap_err();
+        assert_eq!(fault.class, Class::Unavailable, "{fault:?}");
+        assert!(fault.outward.starts_with("cannot bake \"") && fault.outward.contains(says), "{fault:?}");
+        assert!(!fault.inward.contains('\u{1b}'), "{fault:?}");
+    }
+    let mut hostile = package(Runner::Uvx, "mcp-server-time", Some("2026.10.19"));
+    hostile.with =
+        vec!["mcp<2\"]\\ndependencies = [\"idna $(touch /opt/server/x) `id` ; --index-url=http://h".to_owned()];
+    let (baked, _) = bake_on(RUNTIME, "hostile", &hostile).await;
+    assert_eq!(baked.unwrap_err().class, Class::Unavailable);
+}
+
+#[tokio::test]
+async fn a_runtime_image_that_is_absent_is_named() {
+    let server = ServerName::parse("s").unwrap();
+    let package = package(Runner::Npx, "x", Some("1.0.0"));
+    let fault = bake(&docker(), &server, &package, "bulkhead/absent", &|_| ()).await.unwrap_err();
+    assert_eq!(fault.class, Class::Engine);
+    assert!(fault.outward.contains("\"bulkhead/absent\""), "{fault:?}");
+}
+
+#[tokio::test]
+async fn a_bake_that_is_dropped_leaves_no_container() {
+    let _alone = BAKING.write().await;
+    let docker = docker();
+    let installing = Notify::new();
+    let server = ServerName::parse("dropped").unwrap();
+    let package = package(Runner::Npx, "@modelcontextprotocol/server-memory", None);
+    let note = |_: &str| installing.notify_one();
+    tokio::select! {
+        _ = bake(&docker, &server, &package, RUNTIME, &note) => panic!("it ended before it was dropped"),
+        () = async { installing.notified().await; container(&docker, true).await } => (),
+    }
+    container(&docker, false).await;
+}
+
+/// Waits until a container of a bake is there, or none is.
+async fn container(docker: &Docker, there: bool) {
+    let filters = HashMap::from([("label", vec![LABEL_BAKE])]);
+    let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+    for _ in 0..200 {
+        if docker.list_containers(Some(options.clone())).await.unwrap().is_empty() != there {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("no container of a bake is {}", if there { "there" } else { "gone" });
+}
