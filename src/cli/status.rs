@@ -1,0 +1,129 @@
+//! `bulkhead status`: running gateways, their servers and instances, and the evidence for each.
+
+use serde_json::{Value, json};
+
+use crate::app::{Options, control};
+use crate::config::env::{self, Environment};
+use crate::error::{Exit, Fault};
+use crate::wire::text::visible;
+
+use super::print;
+
+/// What `bulkhead status` takes.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show the evidence of these servers, control by control
+    #[arg(value_name = "SERVER")]
+    servers: Vec<String>,
+}
+
+/// Asks every running gateway of the state directory.
+pub async fn run(options: &Options, env: &dyn Environment, arguments: &Arguments) -> Result<Exit, Fault> {
+    let gateways = control::ask_all(&env::state_dir(options.state.as_deref(), env)).await;
+    if arguments.json {
+        print::line(&json!({ "gateways": gateways }).to_string());
+    } else if gateways.is_empty() {
+        print::line("no gateway runs with this state directory");
+    } else {
+        let colours = print::colours(env);
+        for gateway in &gateways {
+            print::line(&gateway_text(gateway, &arguments.servers, colours));
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn gateway_text(gateway: &Value, detailed: &[String], colours: bool) -> String {
+    let mut out = format!(
+        "gateway {} (pid {})\n  configuration {}\n  audit {}, {} records\n\n",
+        word(&gateway["instance"]),
+        gateway["pid"],
+        word(&gateway["config"]),
+        word(&gateway["audit"]["path"]),
+        gateway["audit"]["seq"],
+    );
+    let mut table = print::table(&["SERVER", "STATE", "ISOLATION", "NETWORK", "TOOLS", "RUNNING"]);
+    let none = Vec::new();
+    let servers = gateway["servers"].as_array().unwrap_or(&none);
+    for server in servers {
+        let running = server["instances"].as_array().map_or(0, Vec::len);
+        let (tools, withheld) = (&server["tools"], server["withheld"].as_u64().unwrap_or(0));
+        let tools = if withheld > 0 { format!("{tools} ({withheld} withheld)") } else { tools.to_string() };
+        let isolation = painted(&word(&server["isolation"]), colours);
+        table.add_row([
+            word(&server["name"]),
+            word(&server["state"]),
+            isolation,
+            word(&server["network"]),
+            tools,
+            running.to_string(),
+        ]);
+    }
+    out.push_str(&table.trim_fmt());
+    out.push('\n');
+    for server in servers {
+        out.push_str(&notes(server));
+        if detailed.iter().any(|name| server["name"] == **name) {
+            out.push_str(&evidence(server));
+        }
+    }
+    out
+}
+
+/// What deserves a sentence: reasons, host paths, and how much is proven.
+fn notes(server: &Value) -> String {
+    let name = word(&server["name"]);
+    let mut lines = Vec::new();
+    for reason in ["reason", "isolation_reason"] {
+        if let Some(text) = server[reason].as_str() {
+            lines.push(visible(text, 400));
+        }
+    }
+    lines.dedup();
+    lines.extend(server["mounts"].as_array().into_iter().flatten().map(|m| format!("sees the host's {}", word(m))));
+    for instance in server["instances"].as_array().into_iter().flatten() {
+        let Some(controls) = instance["evidence"]["controls"].as_array() else { continue };
+        let held = controls.iter().filter(|c| c["holds"] == true).count();
+        lines.push(format!(
+            "{held} of {} controls proven, evidence {:.12}",
+            controls.len(),
+            word(&instance["evidence"]["digest"])
+        ));
+    }
+    lines.iter().map(|line| format!("  {name}: {line}\n")).collect()
+}
+
+fn evidence(server: &Value) -> String {
+    let mut out = String::new();
+    for instance in server["instances"].as_array().into_iter().flatten() {
+        let mut table = print::table(&["CONTROL", "ASKED", "ENGINE", "INSIDE", "HOLDS"]);
+        for control in instance["evidence"]["controls"].as_array().into_iter().flatten() {
+            let holds = if control["holds"] == true { "yes" } else { "NO" };
+            let cell = |key: &str| visible(&word(&control[key]), 200);
+            table.add_row([cell("control"), cell("asked"), cell("engine"), cell("inside"), holds.to_owned()]);
+        }
+        out.push_str(&format!("\n{} for {}\n{}\n", word(&server["name"]), word(&instance["principal"]), table.trim_fmt()));
+    }
+    out
+}
+
+fn painted(isolation: &str, colours: bool) -> String {
+    let colour = match isolation {
+        "proven" => 32,
+        "refused" => 31,
+        "unisolated" => 33,
+        _ => 0,
+    };
+    if colours && colour > 0 { format!("\u{1b}[{colour}m{isolation}\u{1b}[0m") } else { isolation.to_owned() }
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".into(),
+        other => other.to_string(),
+    }
+}
