@@ -4,8 +4,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-modules=${BULKHEAD_CLIENTS:-$here/../../target/clients}/inspector/node_modules
-inspector=$modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js
+inspector=${BULKHEAD_CLIENTS:-$here/../../target/clients}/inspector/run
 
 fail() { echo "inspector: $1" >&2; exit 1; }
 
@@ -20,9 +19,7 @@ done
 [[ $# -gt 1 ]] || fail "usage: [--era ERA] [--call NAME JSON]... -- PROGRAM [ARG]..."
 command=("${@:2}")
 
-[[ -f $inspector ]] || fail "no inspector in $modules"
-node=node # the inspector needs a newer node than many systems have: take the one beside it
-for own in "$modules"/node-*/bin/node; do [[ -x $own ]] && node=$own; done
+[[ -x $inspector ]] || fail "no inspector: $inspector"
 
 environment=() # by itself the inspector hands on only a few variables
 while IFS= read -r -d '' pair; do environment+=(-e "$pair"); done < <(env -0)
@@ -30,7 +27,7 @@ while IFS= read -r -d '' pair; do environment+=(-e "$pair"); done < <(env -0)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ask() { # FILE METHOD-ARGS...: result to FILE, error to FILE.err
-  "$node" "$inspector" --cli --quiet --format json --protocol-era "$era" "${environment[@]}" "${@:2}" \
+  "$inspector" --cli --quiet --format json --protocol-era "$era" "${environment[@]}" "${@:2}" \
     -- "${command[@]}" >"$work/$1" 2>"$work/$1.err"
 }
 
@@ -41,7 +38,7 @@ for i in "${!names[@]}"; do
   ask "call-$i" --method tools/call --tool-name "${names[i]}" --tool-args-json "${arguments[i]}" || true
 done
 
-"$node" - "$work" "${names[@]}" <<'JS'
+node - "$work" "${names[@]}" <<'JS'
 const { readFileSync } = require("node:fs");
 const [work, ...names] = process.argv.slice(2);
 const read = (file) => JSON.parse(readFileSync(`${work}/${file}`, "utf8") || "{}");
