@@ -10,7 +10,7 @@ use crate::audit::record::{GatewayEvent, GatewayWord};
 use crate::compartment::{Engine, Owner};
 use crate::config::env::{self, Environment};
 use crate::config::{Config, Sensitive, resolve};
-use crate::downstream::pool::Pool;
+use crate::downstream::pool::{Basis, Pool};
 use crate::error::{Class, Fault};
 use crate::flow::{Caller, Gateway};
 use crate::name::{Principal, Role};
@@ -69,19 +69,25 @@ impl App {
     pub async fn open(options: &Options, env: &dyn Environment) -> Result<App, Fault> {
         let config = configuration(options, env)?;
         let lock = Lock::read(&lock_path(&config))?;
-        Self::with(options, env, config, lock).await
+        Self::with(options, env, config, Basis::Lock(lock.as_ref())).await
     }
 
-    /// The same with a lock that need not be the one on disk.
-    pub async fn with(options: &Options, env: &dyn Environment, config: Config, lock: Option<Lock>) -> Result<App, Fault> {
+    /// The same on another basis than the lock on disk.
+    pub async fn with(
+        options: &Options,
+        env: &dyn Environment,
+        config: Config,
+        basis: Basis<'_>,
+    ) -> Result<App, Fault> {
         let state = env::state_dir(options.state.as_deref(), env);
         let instance = uuid::Uuid::now_v7().simple().to_string();
-        let secrets: Vec<Sensitive> = config.servers.iter().flat_map(|s| s.secrets()).collect();
-        let audit = Arc::new(Audit::open(&state.join(&config.audit.path), config.audit.sync, instance.clone(), secrets)?);
+        let secrets: Vec<Sensitive> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
+        let audit =
+            Arc::new(Audit::open(&state.join(&config.audit.path), config.audit.sync, instance.clone(), secrets)?);
         let engine = Arc::new(Engine::new(env::engine_candidates(env)));
         let owner = Owner::this_process(&instance);
         let config = Arc::new(config);
-        let pool = Pool::new(&config, lock.as_ref(), engine.clone(), owner.clone(), audit.clone(), host(env));
+        let pool = Pool::new(&config, basis, engine.clone(), owner.clone(), audit.clone(), host(env));
         for server in &config.servers {
             if let Some(why) = &server.disabled {
                 tracing::warn!(server = %server.name, "disabled: {why}");

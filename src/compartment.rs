@@ -1,3 +1,24 @@
-//! All that confines an instance. Stub.
+//! All that confines an instance, from what is asked to the proof that it holds. Knows no MCP and no client.
+//!
+//! [`spec`] turns a server's configuration into a [`Compartment`], the only thing a container can be started from;
+//! [`start`] starts it and lets nobody speak to it before [`verify`] has held what the [`engine`] reports and what the
+//! probe inside [`report`]s against what was asked. [`image`] and [`bake`] say where the program comes from, [`volume`]
+//! prepares what it may keep, [`reap`] removes what dead gateways left, and [`owner`] tells the dead from the living.
 
 pub mod bake;
+pub mod engine;
+pub mod image;
+pub mod owner;
+pub mod reap;
+pub mod report;
+pub mod spec;
+mod start;
+pub mod verify;
+mod volume;
+
+pub use engine::Engine;
+pub use image::ImageFacts;
+pub use owner::Owner;
+pub use reap::{Reaped, reap};
+pub use spec::Compartment;
+pub use start::{Confined, start};

@@ -36,6 +36,8 @@ pub struct Config {
     pub audit: Audit,
     /// `[servers.*]`, in the order of the file.
     pub servers: Vec<Server>,
+    /// What of the file was not taken over as written although nothing is wrong with it; to be logged.
+    pub notes: Vec<String>,
 }
 
 impl Config {

@@ -19,13 +19,15 @@ use crate::gate::{self, Limiter};
 use crate::name::{CallId, Principal};
 use crate::protocol::{Era, adapt};
 use crate::route::{Catalog, page};
+use crate::wire::Object;
 
 pub mod conversation;
 mod send;
 mod target;
 mod trail;
 
-use target::{Found, Target};
+use target::Found;
+pub use target::Target;
 use trail::Trail;
 
 /// How long a first list waits for servers that were never listed before; later ones come with a notice.
@@ -126,7 +128,7 @@ impl Gateway {
             Reply::Result(text, _) | Reply::ServerError(text) => text.len() as u64,
             _ => 0,
         };
-        self.audit.outcome(Outcome { call: id, outcome, detail, ms, result_bytes });
+        drop(self.audit.outcome(Outcome { call: id, outcome, detail, ms, result_bytes }));
         walked
     }
 
@@ -198,7 +200,17 @@ impl Gateway {
         catalog
     }
 
-    /// Everything a principal sees, for a listing that is no protocol message.
+    /// The input schema of a tool that the caller may call, if its server has told it by now or does so soon.
+    pub async fn schema(&self, caller: &Caller, target: &Target<'_>) -> Option<serde_json::Value> {
+        let found = self.find(caller, target).await.ok()??;
+        let catalog = self.catalog();
+        let entry = catalog.find_own(found.place, &found.tool)?;
+        let allowed = gate::decide(&caller.principal, &found.entry.server, &found.tool).allow;
+        let schema = Object::parse(&entry.shown).ok()?.get("inputSchema").map(|s| s.get().to_owned())?;
+        allowed.then(|| serde_json::from_str(&schema).ok())?
+    }
+
+    /// The servers in the order of the configuration.
     pub fn servers(&self) -> &[Arc<Server>] {
         &self.servers
     }

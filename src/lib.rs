@@ -17,7 +17,6 @@ pub mod app;
 pub mod audit;
 pub mod cli;
 pub mod client;
-pub mod clock;
 pub mod compartment;
 pub mod config;
 pub mod downstream;
@@ -28,6 +27,7 @@ pub mod name;
 pub mod protocol;
 pub mod route;
 pub mod session;
+pub mod telemetry;
 pub mod wire;
 
 /// Lower-case hex.

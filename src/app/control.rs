@@ -1,7 +1,7 @@
 //! How `bulkhead status` asks a running gateway: a socket in the state directory, which only its owner can open, that
 //! says the status to whoever connects and takes nothing in. Changes nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where the sockets are, below the state directory.
 const FOLDER: &str = "control";
@@ -93,6 +93,6 @@ impl Control {
 
 /// There are no such sockets on this system.
 #[cfg(not(unix))]
-pub async fn ask_all(_: &Path) -> Vec<serde_json::Value> {
+pub async fn ask_all(_: &std::path::Path) -> Vec<serde_json::Value> {
     Vec::new()
 }

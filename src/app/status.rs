@@ -48,7 +48,7 @@ impl App {
     fn server(&self, entry: &Entry) -> ServerStatus {
         let pool = &self.gateway.pool;
         let (state, reason) = pool.state(entry);
-        let instances = pool.running(entry);
+        let instances = entry.instances();
         let (isolation, isolation_reason) = isolation(entry, &instances);
         let listing = entry.listing();
         let (network, reach) = network(&entry.server);
@@ -64,7 +64,7 @@ impl App {
             mounts: mounts(&entry.server),
             tools: listing.as_ref().map_or(0, |l| l.tools.len()),
             withheld: listing.as_ref().map_or(0, |l| l.withheld.len()),
-            image: instances.iter().find_map(|i| i.confinement.image.clone()).or(entry.locked.as_ref().and_then(|l| l.image.clone())),
+            image: instances.iter().find_map(|i| i.confinement.image.clone()).or_else(|| entry.image.clone()),
             instances: instances.iter().map(|i| instance(i)).collect(),
         }
     }

@@ -41,8 +41,10 @@ pub fn run(options: &Options, env: &dyn Environment, arguments: &Arguments) -> R
     match &arguments.action {
         Action::Verify { file } => verify(file.clone().map_or_else(configured, Ok)?),
         Action::Tail { count } => {
-            for record in query::tail(&configured()?, *count)? {
-                print::line(&visible(&record?, usize::MAX));
+            let path = configured()?;
+            let unreadable = |e| Fault::new(Class::Audit, format!("{}: {e}", path.display()));
+            for record in query::tail(&path, *count)? {
+                print::line(&visible(&record.map_err(unreadable)?, usize::MAX));
             }
             Ok(Exit::Fine)
         }

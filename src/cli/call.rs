@@ -73,8 +73,14 @@ async fn call(app: &App, arguments: &Arguments, given: Given) -> Reply {
             stop.cancel();
         }
     });
-    let call =
-        ToolCall { era: Era::Handshake, target, params: &params, progress: None, timeout: arguments.timeout, cancel: &cancel };
+    let call = ToolCall {
+        era: Era::Handshake,
+        target,
+        params: &params,
+        progress: None,
+        timeout: arguments.timeout,
+        cancel: &cancel,
+    };
     app.gateway.call(&caller, &call).await
 }
 

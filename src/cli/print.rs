@@ -18,7 +18,7 @@ pub fn line(text: &str) {
 /// A table that fits the terminal.
 pub fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head.to_vec());
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head.to_vec());
     if !io::stdout().is_terminal() {
         table.set_width(WIDTH);
     }

@@ -105,7 +105,12 @@ fn evidence(server: &Value) -> String {
             let cell = |key: &str| visible(&word(&control[key]), 200);
             table.add_row([cell("control"), cell("asked"), cell("engine"), cell("inside"), holds.to_owned()]);
         }
-        out.push_str(&format!("\n{} for {}\n{}\n", word(&server["name"]), word(&instance["principal"]), table.trim_fmt()));
+        out.push_str(&format!(
+            "\n{} for {}\n{}\n",
+            word(&server["name"]),
+            word(&instance["principal"]),
+            table.trim_fmt()
+        ));
     }
     out
 }

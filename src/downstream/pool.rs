@@ -15,7 +15,7 @@ use crate::config::{Config, Server, Share};
 use crate::error::{Class, Fault};
 use crate::name::Principal;
 use crate::route::Listing;
-use crate::route::lock::{Lock, LockedServer};
+use crate::route::lock::Lock;
 
 use super::budget::Budget;
 use super::instance::Instance;
@@ -48,14 +48,23 @@ pub struct Pool {
 pub struct Entry {
     /// Its configuration.
     pub server: Arc<Server>,
-    /// Its part of the lock, if that was made for this very configuration.
-    pub locked: Option<LockedServer>,
-    /// Why its part of the lock does not count, where there is one.
+    /// The image that was locked or baked for this very configuration.
+    pub image: Option<String>,
+    /// Whether there is a lock that does not count, since the configuration has changed.
     stale: bool,
     slots: Mutex<HashMap<String, Slot>>,
     offer: Mutex<Offer>,
     trouble: Mutex<Trouble>,
     learning: AtomicBool,
+}
+
+/// What the servers run from.
+#[derive(Clone, Copy, Debug)]
+pub enum Basis<'a> {
+    /// What was approved: images and definitions, if there is a lock.
+    Lock(Option<&'a Lock>),
+    /// Images that were just made and whose tools nobody has seen yet, by the servers' names.
+    Images(&'a BTreeMap<String, String>),
 }
 
 /// What a server offers: as approved, and as served.
@@ -77,17 +86,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Entry {
-    fn new(server: &Server, lock: Option<&Lock>) -> Self {
-        let named = lock.and_then(|l| l.servers.get(server.name.as_str()));
-        let locked = named.filter(|l| l.config == server.digest).cloned();
-        let approved = locked.as_ref().map(|l| {
-            let definitions = l.tools.iter().map(|t| t.definition.get().to_owned()).collect();
-            Arc::new(Listing::of(definitions, None))
-        });
+    fn new(server: &Server, basis: Basis<'_>) -> Self {
+        let name = server.name.as_str();
+        let (image, approved, stale) = match basis {
+            Basis::Images(images) => (images.get(name).cloned(), None, false),
+            Basis::Lock(lock) => {
+                let named = lock.and_then(|l| l.servers.get(name));
+                let locked = named.filter(|l| l.config == server.digest);
+                let definitions = locked.map(|l| l.tools.iter().map(|t| t.definition.get().to_owned()).collect());
+                let approved = definitions.map(|all| Arc::new(Listing::of(all, None)));
+                (locked.and_then(|l| l.image.clone()), approved, named.is_some() && locked.is_none())
+            }
+        };
         Entry {
             server: Arc::new(server.clone()),
-            stale: named.is_some() && locked.is_none(),
-            locked,
+            image,
+            stale,
             slots: Mutex::default(),
             offer: Mutex::new(Offer { served: approved.clone(), approved }),
             trouble: Mutex::default(),
@@ -105,7 +119,8 @@ impl Entry {
         lock(&self.trouble).last().cloned()
     }
 
-    fn instances(&self) -> Vec<Arc<Instance>> {
+    /// The instances that run.
+    pub fn instances(&self) -> Vec<Arc<Instance>> {
         let running = |slot: &Slot| match slot {
             Slot::Running(instance) => Some(instance.clone()),
             Slot::Starting(_) => None,
@@ -118,14 +133,14 @@ impl Pool {
     /// All servers of a configuration, nothing running. `host` is what an unisolated server may know of the host.
     pub fn new(
         config: &Config,
-        locked: Option<&Lock>,
+        basis: Basis<'_>,
         engine: Arc<Engine>,
         owner: Owner,
         audit: Arc<Audit>,
         host: BTreeMap<&'static str, String>,
     ) -> Arc<Self> {
         Arc::new(Pool {
-            servers: config.servers.iter().map(|s| Arc::new(Entry::new(s, locked))).collect(),
+            servers: config.servers.iter().map(|s| Arc::new(Entry::new(s, basis))).collect(),
             engine,
             owner,
             audit,
@@ -194,7 +209,11 @@ impl Pool {
         }
         if let Some((fault, left)) = lock(&entry.trouble).barred(Instant::now()) {
             let again = format!("not tried again for {:.1} s", left.as_secs_f32());
-            return Err(Fault { class: fault.class, outward: format!("{} ({again})", fault.outward), inward: fault.inward.clone() });
+            return Err(Fault {
+                class: fault.class,
+                outward: format!("{} ({again})", fault.outward),
+                inward: fault.inward.clone(),
+            });
         }
         Ok(())
     }

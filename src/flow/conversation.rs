@@ -103,14 +103,17 @@ impl Conversation {
         };
         let reply = self
             .gateway
-            .call(&caller, &ToolCall {
-                era: call.era,
-                target: Target::Exposed(&call.exposed),
-                params: &call.params,
-                progress: call.progress.then_some(&progress),
-                timeout: None,
-                cancel: &cancel,
-            })
+            .call(
+                &caller,
+                &ToolCall {
+                    era: call.era,
+                    target: Target::Exposed(&call.exposed),
+                    params: &call.params,
+                    progress: call.progress.then_some(&progress),
+                    timeout: None,
+                    cancel: &cancel,
+                },
+            )
             .await;
         lock(&self.cancels).remove(&call.key);
         let body = match reply {

@@ -65,13 +65,15 @@ fn params(call: &ToolCall<'_>, tool: &str, era: Era, id: u64) -> Option<String> 
 
 fn read(answer: Answer, client: Era, found: &Found) -> Result<Reply, Fault> {
     let server = &found.entry.server;
-    let defect = |why: &str| Err(Fault::new(Class::Malformed, format!("server {} answered wrongly: {why}", server.name)));
+    let defect =
+        |why: &str| Err(Fault::new(Class::Malformed, format!("server {} answered wrongly: {why}", server.name)));
     match answer {
         Answer::Result(result) => {
             let Ok(raw) = serde_json::from_str(&result) else { return defect("its result is no JSON") };
             match adapt::tool_result(raw, client) {
                 Ok(text) => {
-                    let failed = Object::parse(&text).is_ok_and(|o| o.get("isError").is_some_and(|e| e.get() == "true"));
+                    let failed =
+                        Object::parse(&text).is_ok_and(|o| o.get("isError").is_some_and(|e| e.get() == "true"));
                     Ok(Reply::Result(text, failed))
                 }
                 Err(why) => defect(why),

@@ -33,6 +33,16 @@ impl Pool {
         }
     }
 
+    /// Starts an instance of every server for a principal, in the background.
+    pub fn start_all(self: &Arc<Self>, principal: &Principal, session: &str) {
+        for entry in self.servers.iter().filter(|e| e.server.disabled.is_none()) {
+            let (pool, entry) = (self.clone(), entry.clone());
+            let (principal, session) = (principal.clone(), session.to_owned());
+            // What goes wrong is logged by the start itself and shown in the status.
+            tokio::spawn(async move { drop(pool.instance(&entry, &principal, &session).await) });
+        }
+    }
+
     /// Whether a first answer of this server is still to come.
     pub fn is_learning(&self, entry: &Entry) -> bool {
         entry.listing().is_none() && entry.learning.load(Acquire) && lock(&entry.trouble).failures() == 0
@@ -84,5 +94,5 @@ impl Pool {
 }
 
 fn needs_operator(entry: &Entry) -> bool {
-    matches!(entry.server.run, crate::config::Run::Package(_)) && entry.locked.is_none()
+    matches!(entry.server.run, crate::config::Run::Package(_)) && entry.image.is_none()
 }

@@ -126,11 +126,8 @@ impl Pool {
     async fn confine(&self, entry: &Entry, owner: &str, deadline: Instant) -> Result<compartment::Confined, Fault> {
         let server = &entry.server;
         let reference = match &server.run {
-            Run::Image { reference, .. } => entry.locked.as_ref().map_or(reference, |l| &l.image),
-            Run::Package(_) => match &entry.locked {
-                Some(locked) => &locked.image,
-                None => return Err(not_locked(entry)),
-            },
+            Run::Image { reference, .. } => entry.image.as_ref().unwrap_or(reference),
+            Run::Package(_) => entry.image.as_ref().ok_or_else(|| not_locked(entry))?,
             Run::Unisolated { .. } | Run::Remote { .. } => {
                 return Err(Fault::new(Class::Bug, "this kind of server has no compartment"));
             }
@@ -162,7 +159,8 @@ impl Pool {
         let ending = instance.peer.gone().await;
         let ours = instance.peer.is_closing();
         if !ours {
-            lock(&entry.trouble).failed(instance.peer.fault().await, Instant::now());
+            let fault = instance.peer.fault().await;
+            lock(&entry.trouble).failed(fault, Instant::now());
         }
         let mut slots = lock(&entry.slots);
         if matches!(slots.get(owner), Some(Slot::Running(here)) if Arc::ptr_eq(here, instance)) {
@@ -205,7 +203,7 @@ impl Pool {
     }
 
     fn record(&self, entry: &Entry, event: ServerWord, confinement: &Confinement, reason: Option<String>) {
-        self.audit.server(ServerEvent {
+        let _ = self.audit.server(ServerEvent {
             server: entry.server.name.as_str().to_owned(),
             event,
             container: confinement.container.clone(),

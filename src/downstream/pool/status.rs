@@ -26,12 +26,13 @@ impl Pool {
         if let Some(why) = &entry.server.disabled {
             return (State::Disabled, Some(why.clone()));
         }
-        if matches!(entry.server.run, Run::Package(_)) && entry.locked.is_none() {
+        if matches!(entry.server.run, Run::Package(_)) && entry.image.is_none() {
             let state = if entry.stale { State::Changed } else { State::Unapproved };
             return (state, Some(format!("run: bulkhead lock {}", entry.server.name)));
         }
         let listing = entry.listing();
-        let notes = listing.as_ref().map(|l| l.withheld.iter().chain(&l.warning).cloned().collect::<Vec<_>>().join("; "));
+        let notes =
+            listing.as_ref().map(|l| l.withheld.iter().chain(&l.warning).cloned().collect::<Vec<_>>().join("; "));
         let notes = notes.filter(|n| !n.is_empty());
         let (starting, ready) = {
             let slots = lock(&entry.slots);

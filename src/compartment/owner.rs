@@ -1,0 +1,180 @@
+//! Which process owns a container, told so that another gateway can see whether it still lives. Knows no engine.
+
+use std::collections::HashMap;
+
+use sha2::{Digest as _, Sha256};
+
+/// Label: what the container is to us.
+pub const ROLE: &str = "org.bulkhead.role";
+const GATEWAY: &str = "org.bulkhead.gateway";
+const HOST: &str = "org.bulkhead.owner.host";
+const BOOT: &str = "org.bulkhead.owner.boot";
+const PID: &str = "org.bulkhead.owner.pid";
+const STARTED: &str = "org.bulkhead.owner.started";
+const PRINCIPAL: &str = "org.bulkhead.principal";
+
+/// A gateway process, and the principal it acts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The name of the gateway's run.
+    pub gateway: String,
+    /// Hash of the host's identity.
+    pub host: String,
+    /// Which boot of that host.
+    pub boot: String,
+    /// The process.
+    pub pid: u32,
+    /// When it started, where the host says; process ids are used again.
+    pub started: String,
+    /// Whom the instance belongs to.
+    pub principal: String,
+}
+
+/// Whether an owner still lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It does.
+    Alive,
+    /// It does not.
+    Dead,
+    /// It is of another host, and nobody here can say.
+    Elsewhere,
+}
+
+impl Owner {
+    /// This very process.
+    pub fn this_process(gateway: &str) -> Self {
+        let pid = std::process::id();
+        Owner {
+            gateway: gateway.to_owned(),
+            host: host::identity(),
+            boot: host::boot(),
+            pid,
+            started: host::started(pid).unwrap_or_default(),
+            principal: String::new(),
+        }
+    }
+
+    /// The same process acting for a principal.
+    pub fn for_principal(&self, principal: &str) -> Self {
+        Owner { principal: principal.to_owned(), ..self.clone() }
+    }
+
+    /// A short stable hash that tells volumes of one principal from another's.
+    pub fn principal_key(&self) -> String {
+        crate::hex(&Sha256::digest(self.principal.as_bytes())[..6])
+    }
+
+    /// The labels that say all this.
+    pub fn labels(&self) -> HashMap<String, String> {
+        let pid = self.pid.to_string();
+        let pairs = [
+            (GATEWAY, &self.gateway),
+            (HOST, &self.host),
+            (BOOT, &self.boot),
+            (PID, &pid),
+            (STARTED, &self.started),
+            (PRINCIPAL, &self.principal),
+        ];
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()
+    }
+
+    /// The owner that labels tell of.
+    pub fn from_labels(labels: &HashMap<String, String>) -> Option<Self> {
+        let text = |key: &str| labels.get(key).cloned();
+        Some(Owner {
+            gateway: text(GATEWAY)?,
+            host: text(HOST)?,
+            boot: text(BOOT)?,
+            pid: text(PID)?.parse().ok()?,
+            started: text(STARTED)?,
+            principal: text(PRINCIPAL)?,
+        })
+    }
+
+    /// Whether that process lives, seen from the host of `me`.
+    pub fn life(&self, me: &Owner) -> Life {
+        if self.host != me.host {
+            return Life::Elsewhere;
+        }
+        if self.boot != me.boot {
+            return Life::Dead;
+        }
+        match host::started(self.pid) {
+            Some(started) if started == self.started => Life::Alive,
+            _ => Life::Dead,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod host {
+    use std::fs::read_to_string;
+
+    use sha2::{Digest as _, Sha256};
+
+    /// The machine's identity, hashed: it is not meant to be shown.
+    pub fn identity() -> String {
+        let machine = read_to_string("/etc/machine-id").ok().filter(|id| !id.trim().is_empty());
+        let name = || read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let text = machine.unwrap_or_else(name);
+        crate::hex(&Sha256::digest(text.trim().as_bytes())[..8])
+    }
+
+    pub fn boot() -> String {
+        read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    }
+
+    /// The 22nd field of the process's stat line; the name before it may hold anything but ends with the last bracket.
+    /// A process that has ended and whose parent has not asked for it is no longer alive.
+    pub fn started(pid: u32) -> Option<String> {
+        let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        (state != "Z" && state != "X").then(|| fields.nth(18).map(str::to_owned))?
+    }
+}
+
+/// Where there is no /proc, a process counts as alive for as long as its id is in use: what is left behind may stay
+/// longer, but nothing that lives is ever removed.
+#[cfg(not(target_os = "linux"))]
+mod host {
+    pub fn identity() -> String {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        use sha2::{Digest as _, Sha256};
+        crate::hex(&Sha256::digest(name.as_bytes())[..8])
+    }
+
+    pub fn boot() -> String {
+        String::new()
+    }
+
+    pub fn started(pid: u32) -> Option<String> {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
+        match rustix::process::test_kill_process(pid) {
+            Err(rustix::io::Errno::SRCH) => None,
+            _ => Some(String::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_tell_the_owner_and_whether_it_lives() {
+        let me = Owner::this_process("g").for_principal("p");
+        assert_eq!(Owner::from_labels(&me.labels()), Some(me.clone()));
+        assert_eq!(me.life(&me), Life::Alive);
+        let reused = Owner { started: "1".into(), ..me.clone() };
+        assert_eq!(reused.life(&me), Life::Dead);
+        let gone = Owner { pid: 4_000_000_000, ..me.clone() };
+        assert_eq!(gone.life(&me), Life::Dead);
+        let before = Owner { boot: "other".into(), ..me.clone() };
+        assert_eq!(before.life(&me), Life::Dead);
+        let elsewhere = Owner { host: "other".into(), ..me.clone() };
+        assert_eq!(elsewhere.life(&me), Life::Elsewhere);
+        assert_eq!(Owner::from_labels(&HashMap::new()), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! What gateways that are gone left behind: found by label, removed by id. Touches nothing of the living.
+
+use std::collections::HashMap;
+
+use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
+
+use crate::error::Fault;
+
+use super::Engine;
+use super::engine::{CALL, is_missing};
+use super::owner::{Life, Owner, ROLE};
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Reaped {
+    /// Containers of dead gateways, removed.
+    pub removed: Vec<String>,
+    /// Containers of gateways on other hosts, left alone.
+    pub left: Vec<String>,
+}
+
+/// Removes the containers whose gateway is dead.
+pub async fn reap(engine: &Engine, me: &Owner) -> Result<Reaped, Fault> {
+    let docker = engine.docker().await?;
+    let filters = HashMap::from([("label".to_owned(), vec![ROLE.to_owned()])]);
+    let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
+    let found = engine.call("list containers", CALL, docker.list_containers(Some(options))).await?;
+    let mut reaped = Reaped::default();
+    for container in found {
+        let (Some(id), labels) = (container.id, container.labels.unwrap_or_default()) else { continue };
+        let server = labels.get(super::spec::SERVER).cloned().unwrap_or_default();
+        match Owner::from_labels(&labels).map(|owner| owner.life(me)) {
+            Some(Life::Alive) => {}
+            Some(Life::Dead) => {
+                let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+                let remove = async {
+                    match docker.remove_container(&id, Some(options)).await {
+                        // Another gateway was quicker.
+                        Err(error) if is_missing(&error) => Ok(()),
+                        other => other,
+                    }
+                };
+                engine.call("remove a container", CALL, remove).await?;
+                reaped.removed.push(format!("{id:.12} ({server})"));
+            }
+            Some(Life::Elsewhere) | None => reaped.left.push(format!("{id:.12} ({server})")),
+        }
+    }
+    Ok(reaped)
+}

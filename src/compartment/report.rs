@@ -1,0 +1,159 @@
+//! What the probe saw from inside, and how to read it. Pure; judges nothing.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The one line that the probe writes before it becomes the server. A text is `None` where it could not be read.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Report {
+    /// Marks the line, and its version.
+    pub bulkhead_probe: u32,
+    /// What we gave it, so that no other line can stand for it.
+    pub nonce: String,
+    /// `/proc/self/status`.
+    pub status: Option<String>,
+    /// `/proc/self/mountinfo`.
+    pub mountinfo: Option<String>,
+    /// `/proc/net/dev`.
+    pub net_dev: Option<String>,
+    /// `/proc/net/route`.
+    pub route: Option<String>,
+    /// `/proc/net/ipv6_route`.
+    pub ipv6_route: Option<String>,
+    /// `/proc/self/limits`.
+    pub limits: Option<String>,
+    /// `/proc/self/cgroup`.
+    pub cgroup: Option<String>,
+    /// The limits of the control groups, by path.
+    pub cgroup_files: BTreeMap<String, String>,
+    /// Names in the environment.
+    pub env: Vec<String>,
+    /// The host name.
+    pub hostname: Option<String>,
+    /// `/proc/1/status`.
+    pub init: Option<String>,
+}
+
+/// A line of mountinfo (proc(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountLine {
+    /// Where.
+    pub at: String,
+    /// `rw,nosuid,…` of this mount.
+    pub options: Vec<String>,
+    /// The kind of file system.
+    pub kind: String,
+    /// Options of the file system.
+    pub inner: Vec<String>,
+}
+
+impl MountLine {
+    /// Whether this mount can be written through.
+    pub fn writable(&self) -> bool {
+        let read_only = |all: &[String]| all.iter().any(|o| o == "ro");
+        !read_only(&self.options) && !read_only(&self.inner)
+    }
+
+    /// Whether an option is set.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.iter().chain(&self.inner).any(|o| o == option)
+    }
+}
+
+impl Report {
+    /// A field of `/proc/self/status`.
+    pub fn status(&self, field: &str) -> Option<&str> {
+        find(self.status.as_deref()?, field)
+    }
+
+    /// A field of the status of the first process.
+    pub fn init(&self, field: &str) -> Option<&str> {
+        find(self.init.as_deref()?, field)
+    }
+
+    /// Every mount, or `None` where they could not be read to the last line.
+    pub fn mounts(&self) -> Option<Vec<MountLine>> {
+        let mounts: Option<Vec<MountLine>> = self.mountinfo.as_deref()?.lines().map(mount).collect();
+        mounts.filter(|all| !all.is_empty())
+    }
+
+    /// Soft and hard limit of a resource.
+    pub fn limit(&self, name: &str) -> Option<(&str, &str)> {
+        let rest = self.limits.as_deref()?.lines().find_map(|line| line.strip_prefix(name))?;
+        let mut words = rest.split_whitespace();
+        Some((words.next()?, words.next()?))
+    }
+
+    /// The content of a control-group file, by its name.
+    pub fn cgroup(&self, file: &str) -> Option<&str> {
+        let found = self.cgroup_files.iter().find(|(path, _)| path.rsplit('/').next() == Some(file));
+        found.map(|(_, text)| text.trim())
+    }
+
+    /// Names of the network interfaces.
+    pub fn interfaces(&self) -> Option<Vec<&str>> {
+        let named = self.net_dev.as_deref()?.lines().filter_map(|line| line.split_once(':'));
+        Some(named.map(|(name, _)| name.trim()).collect())
+    }
+
+    /// Routes that lead anywhere but to `lo`, both families; `None` where the first family cannot be read.
+    pub fn routes(&self) -> Option<Vec<&str>> {
+        let four = self.route.as_deref()?.lines().skip(1).filter(|l| !l.trim().is_empty());
+        let six = self.ipv6_route.as_deref().unwrap_or_default().lines();
+        let six = six.filter(|line| line.split_whitespace().last().is_some_and(|name| name != "lo"));
+        Some(four.chain(six).collect())
+    }
+}
+
+fn find<'a>(status: &'a str, field: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(str::trim)
+}
+
+fn mount(line: &str) -> Option<MountLine> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(4);
+    let (at, options) = (before.next()?, before.next()?);
+    let mut after = after.split(' ');
+    let (kind, _source, inner) = (after.next()?, after.next()?, after.next()?);
+    let list = |text: &str| text.split(',').map(str::to_owned).collect();
+    Some(MountLine { at: unescaped(at), options: list(options), kind: kind.to_owned(), inner: list(inner) })
+}
+
+/// The kernel writes blanks and backslashes in paths as octal escapes.
+fn unescaped(path: &str) -> String {
+    path.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Captured from a container under the default compartment, control groups v1.
+    pub const CAPTURED: &str = include_str!("../../tests/fixtures/probe-v1.json");
+
+    #[test]
+    fn a_captured_line_is_read() {
+        let report: Report = serde_json::from_str(CAPTURED).unwrap();
+        assert_eq!(report.status("CapEff"), Some("0000000000000000"));
+        assert_eq!(report.status("NoNewPrivs"), Some("1"));
+        assert_eq!(report.interfaces().unwrap(), ["lo"]);
+        assert_eq!(report.routes().unwrap(), Vec::<&str>::new());
+        assert_eq!(report.limit("Max open files"), Some(("1024", "1024")));
+        assert_eq!(report.cgroup("pids.max"), Some("256"));
+        let mounts = report.mounts().unwrap();
+        let root = mounts.iter().find(|m| m.at == "/").unwrap();
+        assert!(!root.writable() && root.kind == "overlay");
+        let tmp = mounts.iter().find(|m| m.at == "/tmp").unwrap();
+        assert!(tmp.writable() && tmp.has("noexec") && tmp.has("size=65536k"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_none_and_never_empty() {
+        let report = Report::default();
+        assert_eq!(report.status("CapEff"), None);
+        assert_eq!((report.mounts(), report.interfaces(), report.routes()), (None, None, None));
+        let cut = Report { mountinfo: Some("garbage".into()), ..Report::default() };
+        assert_eq!(cut.mounts(), None);
+    }
+}

@@ -1,0 +1,263 @@
+//! From a server's configuration to the body of the request that creates its container. Pure: no engine is asked.
+//!
+//! A [`Compartment`] is made by [`Compartment::plan`] alone, and a container is started from nothing else, so that no way
+//! (a reconnect, a restart, a new secret) can leave a control out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountBindOptions,
+    MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits, RestartPolicy,
+    RestartPolicyNameEnum,
+};
+
+use crate::config::{Resources, Run, Sensitive, Server};
+use crate::error::{Class, Fault};
+
+use super::image::ImageFacts;
+use super::owner::{Owner, ROLE};
+
+/// Label: the server's configured name.
+pub const SERVER: &str = "org.bulkhead.server";
+/// Label: the digest of the configuration that was asked for.
+pub const DIGEST: &str = "org.bulkhead.digest";
+/// Where the probe is.
+pub const PROBE: &str = "/.bulkhead";
+/// The host name inside.
+pub const HOSTNAME: &str = "server";
+/// The home directory inside, on a file system in memory.
+pub const HOME: &str = "/home/mcp";
+/// Open files.
+pub const NOFILE: i64 = 1024;
+
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A file system in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tmpfs {
+    /// Where.
+    pub at: &'static str,
+    /// Bytes.
+    pub size: u64,
+    /// The mount options beside the size.
+    pub options: String,
+}
+
+/// A named volume that the server keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Its name at the engine.
+    pub name: String,
+    /// Where.
+    pub at: String,
+}
+
+/// Everything that confines one instance.
+#[derive(Clone, Debug)]
+pub struct Compartment {
+    pub(super) server: Server,
+    pub(super) image: String,
+    pub(super) owner: Owner,
+    pub(super) nonce: String,
+    pub(super) command: Vec<String>,
+    pub(super) env: BTreeMap<String, Sensitive>,
+    unset: Vec<String>,
+    pub(super) tmpfs: Vec<Tmpfs>,
+    pub(super) volumes: Vec<Volume>,
+}
+
+impl Compartment {
+    /// Plans the compartment of an instance, or says why it cannot be as asked.
+    pub fn plan(server: &Server, image: &ImageFacts, owner: &Owner) -> Result<Self, Fault> {
+        let refused = |why: String| Err(Fault::new(Class::Isolation, format!("server {}: {why}", server.name)));
+        let command = command(server, image);
+        if command.is_empty() {
+            return refused("neither its configuration nor its image names a command".into());
+        }
+        if server.uid == 0 {
+            return refused("it must not run as root".into());
+        }
+        let volumes = volumes(server, owner);
+        let tmpfs = tmpfs(server.uid);
+        let covered = |path: &str| {
+            volumes.iter().any(|v| v.at == path)
+                || tmpfs.iter().any(|t| t.at == path)
+                || server.mounts.iter().any(|m| m.at == path)
+        };
+        if let Some(loose) = image.volumes.iter().find(|path| !covered(path)) {
+            return refused(format!("its image wants a volume at {loose:?}; give it a place with state or mounts"));
+        }
+        let env = env(server, image);
+        let unset = unset(&env, image);
+        Ok(Compartment {
+            server: server.clone(),
+            image: image.id.clone(),
+            owner: owner.clone(),
+            nonce: uuid::Uuid::new_v4().simple().to_string(),
+            command,
+            env,
+            unset,
+            tmpfs,
+            volumes,
+        })
+    }
+
+    /// The labels that say whose it is.
+    pub(super) fn labels(&self) -> HashMap<String, String> {
+        let mut labels = self.owner.labels();
+        labels.insert(ROLE.to_owned(), "server".to_owned());
+        labels.insert(SERVER.to_owned(), self.server.name.as_str().to_owned());
+        labels.insert(DIGEST.to_owned(), self.server.digest.clone());
+        labels
+    }
+
+    /// The body of the request; `probe` is the volume that has the probe.
+    pub fn body(&self, probe: &str) -> ContainerCreateBody {
+        let mut entrypoint = vec![format!("{PROBE}/probe"), self.nonce.clone()];
+        entrypoint.extend(self.command.iter().cloned());
+        let declared = self.env.iter().map(|(key, value)| format!("{key}={}", value.reveal()));
+        // A name without a value takes the image's or the engine's variable of that name away.
+        let env = declared.chain(self.unset.iter().cloned()).collect();
+        ContainerCreateBody {
+            image: Some(self.image.clone()),
+            hostname: Some(HOSTNAME.to_owned()),
+            user: Some(self.user()),
+            entrypoint: Some(entrypoint),
+            cmd: Some(Vec::new()),
+            env: Some(env),
+            labels: Some(self.labels()),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            open_stdin: Some(true),
+            // The end of our connection is the end of the server's input, however we end.
+            stdin_once: Some(true),
+            tty: Some(false),
+            network_disabled: Some(true),
+            host_config: Some(self.host(probe)),
+            ..ContainerCreateBody::default()
+        }
+    }
+
+    /// `uid:gid`, numeric.
+    pub(super) fn user(&self) -> String {
+        format!("{0}:{0}", self.server.uid)
+    }
+
+    fn host(&self, probe: &str) -> HostConfig {
+        let Resources { memory, cpus, pids } = self.server.resources;
+        let memory = i64::try_from(memory).unwrap_or(i64::MAX);
+        HostConfig {
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            security_opt: Some(vec!["no-new-privileges".to_owned()]),
+            privileged: Some(false),
+            readonly_rootfs: Some(!self.server.writable_root),
+            memory: Some(memory),
+            memory_swap: Some(memory),
+            nano_cpus: Some(nano(cpus)),
+            pids_limit: Some(i64::from(pids)),
+            ulimits: Some(vec![ulimit("nofile", NOFILE), ulimit("core", 0)]),
+            network_mode: Some("none".to_owned()),
+            ipc_mode: Some("private".to_owned()),
+            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            init: Some(true),
+            log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+            auto_remove: Some(false),
+            restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
+            tmpfs: Some(
+                self.tmpfs.iter().map(|t| (t.at.to_owned(), format!("{},size={}", t.options, t.size))).collect(),
+            ),
+            mounts: Some(self.mounts(probe)),
+            ..HostConfig::default()
+        }
+    }
+
+    fn mounts(&self, probe: &str) -> Vec<Mount> {
+        let mut all = vec![volume(probe, PROBE, true)];
+        all.extend(self.volumes.iter().map(|v| volume(&v.name, &v.at, false)));
+        all.extend(self.server.mounts.iter().map(|m| Mount {
+            target: Some(m.at.clone()),
+            source: Some(m.host.to_string_lossy().into_owned()),
+            typ: Some(MountType::BIND),
+            read_only: Some(!m.write),
+            bind_options: Some(MountBindOptions {
+                propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+                ..MountBindOptions::default()
+            }),
+            ..Mount::default()
+        }));
+        all
+    }
+}
+
+/// Processors in the engine's unit.
+pub(super) fn nano(cpus: f64) -> i64 {
+    (cpus * 1e9).round() as i64
+}
+
+fn ulimit(name: &str, limit: i64) -> ResourcesUlimits {
+    ResourcesUlimits { name: Some(name.to_owned()), soft: Some(limit), hard: Some(limit) }
+}
+
+fn volume(name: &str, at: &str, read_only: bool) -> Mount {
+    Mount {
+        target: Some(at.to_owned()),
+        source: Some(name.to_owned()),
+        typ: Some(MountType::VOLUME),
+        read_only: Some(read_only),
+        // What the image has there must not decide what the volume holds, or who owns it.
+        volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
+        ..Mount::default()
+    }
+}
+
+fn command(server: &Server, image: &ImageFacts) -> Vec<String> {
+    let own = || image.entrypoint.iter().chain(&image.command).cloned().collect::<Vec<_>>();
+    match &server.run {
+        Run::Image { command, args, .. } => {
+            let mut all = command.clone().unwrap_or_else(|| match args.is_empty() {
+                true => own(),
+                // As with the engine's own command line: arguments replace the image's arguments, not its program.
+                false => image.entrypoint.clone(),
+            });
+            all.extend(args.iter().cloned());
+            all
+        }
+        Run::Package(package) => own().into_iter().chain(package.args.iter().cloned()).collect(),
+        Run::Unisolated { .. } | Run::Remote { .. } => Vec::new(),
+    }
+}
+
+fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
+    let name =
+        |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.principal_key()).to_ascii_lowercase();
+    let state = server.state.iter().map(|at| Volume { name: name("state"), at: at.clone() });
+    let cache = server.cache.then(|| Volume { name: name("cache"), at: format!("{HOME}/.cache") });
+    state.chain(cache).collect()
+}
+
+fn tmpfs(uid: u32) -> Vec<Tmpfs> {
+    const MIB: u64 = 1 << 20;
+    let strict = "rw,nosuid,nodev,noexec";
+    vec![
+        Tmpfs { at: "/tmp", size: 64 * MIB, options: format!("{strict},mode=1777") },
+        Tmpfs { at: "/run", size: 16 * MIB, options: format!("{strict},mode=1777") },
+        Tmpfs { at: HOME, size: 64 * MIB, options: format!("{strict},mode=0700,uid={uid},gid={uid}") },
+    ]
+}
+
+fn env(server: &Server, image: &ImageFacts) -> BTreeMap<String, Sensitive> {
+    let path = image.env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    let given = [("HOME", HOME), ("PATH", path), ("LANG", "C.UTF-8")];
+    let mut env: BTreeMap<_, _> = given.into_iter().map(|(k, v)| (k.to_owned(), Sensitive::new(v))).collect();
+    env.extend(server.env.iter().map(|(k, v)| (k.clone(), v.clone())));
+    env
+}
+
+fn unset(env: &BTreeMap<String, Sensitive>, image: &ImageFacts) -> Vec<String> {
+    let brought = image.env.keys().map(String::as_str).chain(["HOSTNAME"]);
+    brought.filter(|name| !env.contains_key(*name)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests;
