@@ -67,7 +67,7 @@ fn list(programs: &[&Program]) -> String {
 }
 
 fn none(package: &Package, what: &str, usable: &[&Program]) -> Fault {
-    let advice = if usable.is_empty() { String::new() } else { format!("; it has {}: name one", list(usable)) };
+    let advice = if usable.is_empty() { String::new() } else { format!("; it has {}: set \"executable\" to one", list(usable)) };
     Fault::new(Class::Usage, format!("package \"{}\" {what}{advice}", package.name))
 }
 
@@ -99,10 +99,10 @@ mod tests {
     fn otherwise_what_there_is_is_listed() {
         use Runner::{Npx, Uvx};
         let err = |text: &str| Err(text.to_owned());
-        let listed = "package \"x\" has no executable of its own name; it has \"a\", \"b\": name one";
+        let listed = "package \"x\" has no executable of its own name; it has \"a\", \"b\": set \"executable\" to one";
         assert_eq!(pick_from(Uvx, "x", None, &["b", "a"]), err(listed));
         assert_eq!(pick_from(Npx, "x", None, &[]), err("package \"x\" has no executable"));
-        let listed = "package \"x\" has no executable \"c\"; it has \"a\": name one";
+        let listed = "package \"x\" has no executable \"c\"; it has \"a\": set \"executable\" to one";
         assert_eq!(pick_from(Npx, "x", Some("c"), &["a"]), err(listed));
     }
 

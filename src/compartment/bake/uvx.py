@@ -4,6 +4,7 @@ Reads /bake/inputs.json; its last line of output is the answer that bake/output.
 No package's own code runs: only wheels are taken, nothing is built from source.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -67,10 +68,20 @@ def resolve():
     return next(p for p in packages if normal(p["name"]) == normal(INPUTS["name"]))
 
 
-def integrity(entry):
-    """The hash of the wheel, where the lock leaves one choice."""
-    hashes = {wheel["hashes"]["sha256"] for wheel in entry.get("wheels", ())}
-    return f"sha256:{hashes.pop()}" if len(hashes) == 1 else None
+def tags(wheel):
+    """What a wheel is for, from its name: `a.b-c-d.e` stands for every combination."""
+    name = wheel.get("name") or wheel["url"].split("/")[-1]
+    parts = (part.split(".") for part in name.removesuffix(".whl").split("-")[-3:])
+    return {"-".join(each) for each in itertools.product(*parts)}
+
+
+def integrity(entry, own):
+    """The hash of the wheel that was installed: of several in the lock, the one for what the installed one says."""
+    wheels = entry.get("wheels", [])
+    if len(wheels) > 1:
+        said = {line[4:].strip() for line in (own.read_text("WHEEL") or "").splitlines() if line.startswith("Tag:")}
+        wheels = [wheel for wheel in wheels if tags(wheel) == said]
+    return f"sha256:{wheels[0]['hashes']['sha256']}" if len(wheels) == 1 else None
 
 
 def settle():
@@ -82,9 +93,12 @@ def settle():
                 os.chmod(path, 0o755 if stat.S_ISDIR(mode) or mode & 0o111 else 0o644)
 
 
-def programs():
+def installed():
     site = next(HOME.glob("lib/python*/site-packages"))
-    own = next(d for d in metadata.distributions(path=[str(site)]) if normal(d.name) == normal(INPUTS["name"]))
+    return next(d for d in metadata.distributions(path=[str(site)]) if normal(d.name) == normal(INPUTS["name"]))
+
+
+def programs(own):
     found = {path.name for path in own.files or () if path.parent.name == "bin" and ".." in path.parts}
     asked = INPUTS["executable"]
     if asked and (HOME / "bin" / asked).is_file():
@@ -97,6 +111,8 @@ if INPUTS["mode"] == "resolve":
     answer({"version": entry["version"]})
 uv("venv", "--allow-existing", "--python", sys.executable, str(HOME))
 uv("pip", "sync", "--no-build", "--compile-bytecode", "--python", str(HOME / "bin" / "python"), str(LOCK))
+own = installed()
+found = {"version": entry["version"], "integrity": integrity(entry, own), "programs": programs(own), "held": []}
 settle()
 shutil.rmtree("/bake/cache", ignore_errors=True)  # or the engine would store it only to drop it again
-answer({"version": entry["version"], "integrity": integrity(entry), "programs": programs(), "held": []})
+answer(found)
