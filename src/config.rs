@@ -1,9 +1,9 @@
 //! What the operator asked for, after every check: the only form of configuration that the rest of the program sees.
 //! Knows nothing of JSON-RPC, containers or clients.
 //!
-//! [`file`] reads what was written (TOML, JSON, JSONC) with the place of every key; [`resolve`] turns it into [`Config`]
-//! or into the list of all faults; [`env`] is the only reader of the process environment; [`import`] understands the
-//! entries that other clients write.
+//! [`file`] reads what was written (TOML, JSON, JSONC) with the place of every key; [`import`] puts the entries that other
+//! clients write into our own words; [`resolve`] turns the whole into [`Config`] or into the list of all [`fault`]s, with
+//! [`mounts`] as the judge of host paths. [`env`] is the only reader of the process environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,9 +13,16 @@ use std::time::Duration;
 use crate::name::{Role, ServerName};
 
 pub mod env;
+mod expand;
+pub mod fault;
 pub mod file;
 pub mod import;
+pub mod mounts;
+mod quantity;
+mod reader;
 pub mod resolve;
+#[cfg(test)]
+mod testing;
 
 /// The whole configuration, resolved.
 #[derive(Clone, Debug)]
@@ -201,8 +208,8 @@ pub struct Server {
     pub digest: String,
 }
 
-/// How a server runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a server runs. Arguments and addresses may hold secrets, so `Debug` shows only how many there are.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Run {
     /// A package baked into an image by `bulkhead lock`.
     Package(Package),
@@ -241,8 +248,31 @@ impl Run {
     }
 }
 
-/// A package of a registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Run::Package(package) => package.fmt(f),
+            Run::Image { reference, command, args } => f
+                .debug_struct("Image")
+                .field("reference", reference)
+                .field("command", &command.as_deref().map(hidden))
+                .field("args", &hidden(args))
+                .finish(),
+            Run::Unisolated { reason, command } => {
+                f.debug_struct("Unisolated").field("reason", reason).field("command", &hidden(command)).finish()
+            }
+            Run::Remote { .. } => f.write_str("Remote(hidden)"),
+        }
+    }
+}
+
+/// Stands in `Debug` for texts that may hold secrets.
+fn hidden(texts: &[String]) -> String {
+    format!("({} hidden)", texts.len())
+}
+
+/// A package of a registry. Its arguments may hold secrets, so `Debug` shows only how many there are.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Package {
     /// Which registry and runner.
     pub runner: Runner,
@@ -256,6 +286,19 @@ pub struct Package {
     pub args: Vec<String>,
     /// The executable, where it is not the one the package names by itself.
     pub executable: Option<String>,
+}
+
+impl fmt::Debug for Package {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Package")
+            .field("runner", &self.runner)
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .field("with", &self.with)
+            .field("args", &hidden(&self.args))
+            .field("executable", &self.executable)
+            .finish()
+    }
 }
 
 /// Which registry a package comes from.
@@ -328,7 +371,7 @@ pub struct Mount {
     pub write: bool,
 }
 
-/// A value that is never shown: `Debug` and `Display` hide it.
+/// A value that is never shown: `Debug` hides it, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sensitive(String);
 

@@ -1,1 +1,219 @@
-//! Stub.
+//! Puts the server entries that other clients write into our own words. Knows nothing of what those words then mean.
+//!
+//! The result is a table as somebody could have written it in `[servers]`, every part with the place it came from, and
+//! goes the same way as one. What cannot be said in our words is refused by name; what is a client's own matter, or done
+//! by every compartment anyway, is left out, with a note where somebody could miss it.
+
+use super::fault::{Place, quoted};
+use super::file::{Entry, Node, Table, Value};
+use super::reader::{Field, Reader};
+use super::resolve::KEYS;
+
+mod docker;
+mod package;
+#[cfg(test)]
+mod tests;
+
+/// Keys that only steer the client that wrote the entry.
+const CLIENT_ONLY: [&str; 3] = ["timeout", "autoApprove", "alwaysAllow"];
+
+/// Why a command cannot be taken over, and where.
+struct Refusal {
+    at: Place,
+    text: String,
+}
+
+/// One argument of a command line.
+#[derive(Clone, Copy)]
+struct Word<'a> {
+    text: &'a str,
+    node: &'a Node,
+}
+
+/// An entry in our words, in the making.
+#[derive(Default)]
+struct Draft {
+    table: Table,
+}
+
+/// Whether an entry of `servers` is written as other clients do.
+pub(super) fn is_foreign(entry: &Table) -> bool {
+    let command = entry.get("command").map(|command| &command.node.value);
+    entry.get("bulkhead").is_some() || matches!(command, Some(Value::String(_)))
+}
+
+/// The entry in our words; `None` where its command cannot be taken over.
+pub(super) fn translate(mut r: Reader<'_>, notes: &mut Vec<String>) -> Option<Table> {
+    let inner = r.table("bulkhead").map(|table| table.written().clone()).unwrap_or_default();
+    refuse_twice(&r, &inner);
+    let mut draft = Draft::default();
+    let entry = Outer {
+        command: r.get("command"),
+        args: r.get("args"),
+        env: r.get("env"),
+        kind: r.get("type"),
+        path: r.path().to_owned(),
+    };
+    let done = run(&entry, &inner, &mut draft, notes).map_err(|refusal| {
+        r.fault_at(refusal.at, &format!("cannot be taken over: {}", refusal.text));
+    });
+    for key in ["url", "headers", "disabled"] {
+        if let Some(field) = r.get(key) {
+            draft.keep(key, &field);
+        }
+    }
+    for key in CLIENT_ONLY {
+        if r.get(key).is_some() {
+            notes.push(format!("{} is the client's own matter, and is not taken over", r.path_of(key)));
+        }
+    }
+    let path = r.path().to_owned();
+    r.finish_with(|key| KEYS.contains(&key).then(|| format!("it belongs into {path}.bulkhead")));
+    done.ok()?;
+    Some(draft.table)
+}
+
+/// What of an entry says how it runs.
+struct Outer<'a> {
+    command: Option<Field<'a>>,
+    args: Option<Field<'a>>,
+    env: Option<Field<'a>>,
+    kind: Option<Field<'a>>,
+    path: String,
+}
+
+/// Takes the command over, in the way that the inner table or the command itself says.
+fn run(entry: &Outer<'_>, inner: &Table, draft: &mut Draft, notes: &mut Vec<String>) -> Result<(), Refusal> {
+    let args = entry.args.as_ref().map(words).unwrap_or_default();
+    let command = entry.command.as_ref().and_then(|field| Some((field, field.string()?)));
+    if let Some(kind) = &entry.kind {
+        match command {
+            Some(_) => kind.only("stdio", &[]),
+            None => draft.keep("type", kind),
+        }
+    }
+    let Some((field, command)) = command else {
+        entry.args.iter().for_each(|args| draft.keep("args", args));
+        entry.env.iter().for_each(|env| draft.keep("env", env));
+        return draft.add_all(inner);
+    };
+    let (command, args) = without_shell(command, &args);
+    let here = Word { text: command, node: field.node() };
+    let program = program(command);
+    let client = matches!(program.as_str(), "docker" | "podman");
+    if !client || inner.get("unisolated").is_some() {
+        entry.env.iter().for_each(|env| draft.keep("env", env));
+    }
+    if inner.get("unisolated").is_some() {
+        draft.put(
+            "command",
+            here,
+            Value::List(std::iter::once(here).chain(args.iter().copied()).map(own).collect()),
+        )?;
+    } else if inner.get("image").is_some() {
+        if client {
+            return Err(here.refusal("no container client runs in a container; leave out the command, or the image"));
+        }
+        draft.put("command", here, Value::List(vec![own(here)]))?;
+        draft.put("args", here, Value::List(args.iter().copied().map(own).collect()))?;
+    } else {
+        match program.as_str() {
+            "npx" => package::npx(here, args, draft)?,
+            "uvx" => package::uvx(here, args, draft)?,
+            "docker" | "podman" => docker::run(here, args, entry, inner, draft, notes)?,
+            _ => {
+                let way = "say how to run it: set bulkhead.image, or bulkhead.unisolated with the reason";
+                return Err(
+                    here.refusal(format!("the command {} is none of npx, uvx, docker run; {way}", quoted(command)))
+                );
+            }
+        }
+    }
+    draft.add_all(inner)
+}
+
+/// A key that stands in the entry and in its `bulkhead` table would have two meanings.
+fn refuse_twice(r: &Reader<'_>, inner: &Table) {
+    for entry in &r.written().entries {
+        if let Some(twice) = inner.get(&entry.key) {
+            r.fault_at(twice.at, &format!("holds {} twice, outside and inside of \"bulkhead\"", quoted(&entry.key)));
+        }
+    }
+}
+
+/// `cmd /c npx …`, as it is written for Windows, is `npx …`.
+fn without_shell<'a, 'w>(command: &'a str, args: &'w [Word<'a>]) -> (&'a str, &'w [Word<'a>]) {
+    match args {
+        [flag, inner, rest @ ..] if program(command) == "cmd" && flag.text.eq_ignore_ascii_case("/c") => {
+            (inner.text, rest)
+        }
+        _ => (command, args),
+    }
+}
+
+/// The name of a program without its directory and Windows' endings.
+fn program(command: &str) -> String {
+    let name = command.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
+    let bare = name.strip_suffix(".exe").or_else(|| name.strip_suffix(".cmd")).map(str::to_owned);
+    bare.unwrap_or(name)
+}
+
+fn words<'a>(field: &Field<'a>) -> Vec<Word<'a>> {
+    let items = field.list().unwrap_or_default();
+    items.iter().filter_map(|item| Some(Word { text: item.string()?, node: item.node() })).collect()
+}
+
+fn own(word: Word<'_>) -> Node {
+    Node { value: Value::String(word.text.to_owned()), at: word.node.at }
+}
+
+// === impl Word ===
+
+impl Word<'_> {
+    fn refusal(&self, text: impl Into<String>) -> Refusal {
+        Refusal { at: self.node.at, text: text.into() }
+    }
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// Keeps a value under its own name.
+    fn keep(&mut self, key: &str, field: &Field<'_>) {
+        self.table.entries.push(Entry { key: key.to_owned(), at: field.key_at, node: field.node().clone() });
+    }
+
+    /// Adds a value that a word of the command line stands for.
+    fn put(&mut self, key: &str, word: Word<'_>, value: Value) -> Result<(), Refusal> {
+        if self.table.get(key).is_some() {
+            return Err(word.refusal(format!("it says {key:?} twice")));
+        }
+        let at = word.node.at;
+        self.table.entries.push(Entry { key: key.to_owned(), at, node: Node { value, at } });
+        Ok(())
+    }
+
+    /// Adds the `bulkhead` table. Variables from the command line and from there may stand beside each other.
+    fn add_all(&mut self, inner: &Table) -> Result<(), Refusal> {
+        for entry in &inner.entries {
+            let ours = self.table.entries.iter_mut().find(|ours| ours.key == entry.key);
+            match (ours.map(|ours| &mut ours.node.value), &entry.node.value) {
+                (None, _) => self.table.entries.push(entry.clone()),
+                (Some(Value::Table(ours)), Value::Table(more)) => {
+                    for variable in &more.entries {
+                        if ours.get(&variable.key).is_some() {
+                            return Err(twice(variable));
+                        }
+                        ours.entries.push(variable.clone());
+                    }
+                }
+                _ => return Err(twice(entry)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn twice(entry: &Entry) -> Refusal {
+    Refusal { at: entry.at, text: format!("{} is given by the command and by \"bulkhead\"", quoted(&entry.key)) }
+}

@@ -1,0 +1,254 @@
+//! `docker run …` and `podman run …` as images in our own compartment. Knows nothing of engines; no client is ever run.
+//!
+//! Each flag is either said in our words, or needless because every compartment has it, or refused by name.
+
+use super::super::env::is_name;
+use super::super::fault::quoted;
+use super::super::file::{Entry, Node, Table, Value};
+use super::super::quantity;
+use super::{Draft, Outer, Refusal, Word, own};
+
+/// What a flag comes to.
+#[derive(Clone, Copy, PartialEq)]
+enum Meaning {
+    /// Every compartment does so already; the flag takes no value.
+    Already,
+    /// Left out, for a reason that is told; the flag takes a value.
+    LeftOut(&'static str),
+    /// A variable.
+    Env,
+    Memory,
+    Cpus,
+    Pids,
+    Network,
+    User,
+    /// Every capability is dropped already, so dropping one more is.
+    CapDrop,
+    SecurityOpt,
+}
+
+/// The flags that can be taken over.
+const FLAGS: [(&str, Option<char>, Meaning); 16] = [
+    ("--interactive", Some('i'), Meaning::Already),
+    ("--rm", None, Meaning::Already),
+    ("--init", None, Meaning::Already),
+    ("--read-only", None, Meaning::Already),
+    ("--quiet", Some('q'), Meaning::Already),
+    ("--env", Some('e'), Meaning::Env),
+    ("--name", None, Meaning::LeftOut("a fixed name would clash between two instances")),
+    ("--pull", None, Meaning::LeftOut("images are resolved by \"bulkhead lock\", never at a call")),
+    ("--memory", Some('m'), Meaning::Memory),
+    ("--cpus", None, Meaning::Cpus),
+    ("--pids-limit", None, Meaning::Pids),
+    ("--network", None, Meaning::Network),
+    ("--net", None, Meaning::Network),
+    ("--user", Some('u'), Meaning::User),
+    ("--cap-drop", None, Meaning::CapDrop),
+    ("--security-opt", None, Meaning::SecurityOpt),
+];
+
+/// Reads the words of one line.
+struct Line<'a, 'd> {
+    entry: &'d Outer<'a>,
+    inner: &'d Table,
+    draft: &'d mut Draft,
+    notes: &'d mut Vec<String>,
+    env: Table,
+    secrets: Table,
+}
+
+/// Takes a line over.
+pub(super) fn run(
+    here: Word<'_>,
+    words: &[Word<'_>],
+    entry: &Outer<'_>,
+    inner: &Table,
+    draft: &mut Draft,
+    notes: &mut Vec<String>,
+) -> Result<(), Refusal> {
+    let (first, words) = words.split_first().ok_or_else(|| here.refusal("it does not say \"run\""))?;
+    if first.text != "run" {
+        return Err(first.refusal(format!(
+            "{} {} is refused; only \"run\" can be",
+            here.text,
+            quoted(flag(first.text))
+        )));
+    }
+    let mut line = Line { entry, inner, draft, notes, env: Table::default(), secrets: Table::default() };
+    let rest = line.flags(words)?;
+    let (image, args) = rest.split_first().ok_or_else(|| here.refusal("it names no image"))?;
+    line.left_over()?;
+    let Line { draft, env, secrets, .. } = line;
+    draft.put("image", *image, Value::String(image.text.to_owned()))?;
+    draft.put("args", here, Value::List(args.iter().copied().map(own).collect()))?;
+    for (key, table) in [("env", env), ("secrets", secrets)] {
+        if !table.entries.is_empty() {
+            draft.put(key, here, Value::Table(table))?;
+        }
+    }
+    Ok(())
+}
+
+/// The flag of a word, without a value that may be secret.
+fn flag(text: &str) -> &str {
+    text.split_once('=').map_or(text, |(flag, _)| flag)
+}
+
+impl Line<'_, '_> {
+    /// Goes through the flags; what is left are the image and its arguments.
+    fn flags<'w>(&mut self, words: &'w [Word<'w>]) -> Result<&'w [Word<'w>], Refusal> {
+        let mut rest = words;
+        while let Some((word, more)) = rest.split_first() {
+            rest = match word.text {
+                "--" => return Ok(more),
+                text if text.starts_with("--") => self.long(*word, more)?,
+                text if text.starts_with('-') => self.short(*word, more)?,
+                _ => return Ok(rest),
+            };
+        }
+        Ok(rest)
+    }
+
+    /// `--flag`, `--flag=VALUE` or `--flag VALUE`.
+    fn long<'w>(&mut self, word: Word<'w>, rest: &'w [Word<'w>]) -> Result<&'w [Word<'w>], Refusal> {
+        let name = flag(word.text);
+        let known = FLAGS.iter().find(|(long, ..)| *long == name);
+        let meaning = known.map(|(.., meaning)| *meaning).ok_or_else(|| refused(word, name))?;
+        let inline = word.text.split_once('=').map(|(_, text)| Word { text, ..word });
+        if meaning == Meaning::Already {
+            return match inline.map(|value| value.text) {
+                None | Some("true") => Ok(rest),
+                Some(_) => Err(refused(word, word.text)),
+            };
+        }
+        self.with_value(meaning, name, word, inline, rest)
+    }
+
+    /// `-i`, `-e VALUE`, `-eVALUE`, `-ie VALUE`.
+    fn short<'w>(&mut self, word: Word<'w>, rest: &'w [Word<'w>]) -> Result<&'w [Word<'w>], Refusal> {
+        if word.text == "-" {
+            return Err(refused(word, word.text));
+        }
+        for (at, letter) in word.text[1..].char_indices() {
+            let known = FLAGS.iter().find(|(_, short, _)| *short == Some(letter));
+            let (name, meaning) = known
+                .map(|(long, _, meaning)| (*long, *meaning))
+                .ok_or_else(|| refused(word, &format!("-{letter}")))?;
+            if meaning != Meaning::Already {
+                let text = &word.text[1 + at + letter.len_utf8()..];
+                let text = text.strip_prefix('=').unwrap_or(text);
+                let inline = (!text.is_empty()).then_some(Word { text, ..word });
+                return self.with_value(meaning, name, word, inline, rest);
+            }
+        }
+        Ok(rest)
+    }
+
+    fn with_value<'w>(
+        &mut self,
+        meaning: Meaning,
+        name: &str,
+        word: Word<'w>,
+        inline: Option<Word<'w>>,
+        rest: &'w [Word<'w>],
+    ) -> Result<&'w [Word<'w>], Refusal> {
+        let (value, rest) = match (inline, rest.split_first()) {
+            (Some(value), _) => (value, rest),
+            (None, Some((value, rest))) => (*value, rest),
+            (None, None) => return Err(word.refusal(format!("{name:?} needs a value"))),
+        };
+        self.apply(meaning, name, value)?;
+        Ok(rest)
+    }
+
+    fn apply(&mut self, meaning: Meaning, name: &str, value: Word<'_>) -> Result<(), Refusal> {
+        let wrong = || value.refusal(format!("the docker flag {name:?} with this value is refused"));
+        let text = value.text;
+        match meaning {
+            Meaning::Already | Meaning::CapDrop => Ok(()),
+            Meaning::LeftOut(why) => {
+                self.notes.push(format!("{}: the docker flag {name:?} is left out, since {why}", self.entry.path));
+                Ok(())
+            }
+            Meaning::Env => self.variable(value),
+            Meaning::Memory => self.draft.put("memory", value, Value::String(size(text).ok_or_else(wrong)?)),
+            Meaning::Cpus => self.draft.put("cpus", value, Value::Float(text.parse().map_err(|_| wrong())?)),
+            Meaning::Pids => self.draft.put("pids", value, Value::Integer(text.parse().map_err(|_| wrong())?)),
+            Meaning::Network if text == "none" => self.draft.put("network", value, Value::String("none".to_owned())),
+            Meaning::User => self.draft.put("user", value, Value::String(user(text).ok_or_else(wrong)?.to_owned())),
+            Meaning::SecurityOpt if text.replace('=', ":").trim_end_matches(":true") == "no-new-privileges" => Ok(()),
+            Meaning::Network | Meaning::SecurityOpt => Err(wrong()),
+        }
+    }
+
+    /// `NAME=VALUE`, or `NAME`, whose value is the entry's own, else that of the gateway's environment.
+    fn variable(&mut self, word: Word<'_>) -> Result<(), Refusal> {
+        let (name, value) = word.text.split_once('=').map_or((word.text, None), |(name, value)| (name, Some(value)));
+        if !is_name(name) {
+            return Err(word.refusal("a variable after \"-e\" has no usable name"));
+        }
+        if self.env.get(name).or_else(|| self.secrets.get(name)).is_some() {
+            return Err(word.refusal(format!("the variable {name:?} is set twice")));
+        }
+        let own = |value: String| Node { value: Value::String(value), at: word.node.at };
+        let entry = |node| Entry { key: name.to_owned(), at: word.node.at, node };
+        match (value, given(self.entry, name)) {
+            (Some(value), _) => self.env.entries.push(entry(own(value.to_owned()))),
+            (None, Some(node)) => self.env.entries.push(entry(node)),
+            (None, None) if self.inner_sets(name) => {}
+            (None, None) => self.secrets.entries.push(entry(own(format!("env:{name}")))),
+        }
+        Ok(())
+    }
+
+    /// Whether the `bulkhead` table says where a variable comes from.
+    fn inner_sets(&self, name: &str) -> bool {
+        ["env", "secrets"].iter().any(|key| match self.inner.get(key).map(|entry| &entry.node.value) {
+            Some(Value::Table(table)) => table.get(name).is_some(),
+            _ => false,
+        })
+    }
+
+    /// Variables of the entry that no flag passes on were for the client alone. Those that choose its engine are refused.
+    fn left_over(&mut self) -> Result<(), Refusal> {
+        let Some(Value::Table(given)) = self.entry.env.as_ref().map(|field| &field.node().value) else { return Ok(()) };
+        for entry in given.entries.iter().filter(|entry| self.env.get(&entry.key).is_none()) {
+            if entry.key.starts_with("DOCKER_") || entry.key.starts_with("CONTAINER_") {
+                let text = format!("the variable {} would choose another engine", quoted(&entry.key));
+                return Err(Refusal { at: entry.at, text });
+            }
+            let (path, key) = (&self.entry.path, quoted(&entry.key));
+            self.notes.push(format!("{path}: the variable {key} is left out, since no \"-e\" passes it on"));
+        }
+        Ok(())
+    }
+}
+
+/// The entry's own value for a variable.
+fn given(entry: &Outer<'_>, name: &str) -> Option<Node> {
+    match &entry.env.as_ref()?.node().value {
+        Value::Table(table) => table.get(name).map(|entry| entry.node.clone()),
+        _ => None,
+    }
+}
+
+fn refused(word: Word<'_>, name: &str) -> Refusal {
+    word.refusal(format!("the docker flag {} is refused", quoted(name)))
+}
+
+/// Docker's sizes (`512m`, `512M`, `512MB`, `536870912`) as ours.
+fn size(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let bare = lower.strip_suffix('b').unwrap_or(&lower);
+    if quantity::size(bare).is_ok() {
+        return Some(bare.to_owned());
+    }
+    let bytes: u64 = bare.parse().ok()?;
+    bytes.is_multiple_of(1024).then(|| format!("{}k", bytes / 1024))
+}
+
+/// `UID` or `UID:GID` with both the same, which is what a compartment has.
+fn user(text: &str) -> Option<&str> {
+    let (user, group) = text.split_once(':').unwrap_or((text, text));
+    (user == group && !user.is_empty() && user.chars().all(|c| c.is_ascii_digit())).then_some(user)
+}

@@ -1,0 +1,276 @@
+//! Which host paths a server may see, and where they may appear. Knows nothing of the rest of a server.
+//!
+//! A host path is judged after its links are followed, and in both directions: a directory *above* a sensitive place
+//! holds it, a path *below* a system directory is part of it. What a server must never reach: the system, an engine's
+//! socket or data (root on the host, by another name), anybody's credentials, and the gateway's own files.
+
+use std::fs::FileType;
+use std::path::{Path, PathBuf};
+
+use super::env::{Environment, home, state_dir, usual_sockets};
+use super::fault::quoted;
+
+mod credentials;
+mod target;
+
+pub(super) use target::target;
+
+/// System directories and engine data: refused whole, with all that is above and below.
+const TREES: [&str; 13] = [
+    "/etc",
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/var/run",
+    "/boot",
+    "/System",
+    "/var/lib/docker",
+    "/var/lib/containerd",
+    "/var/lib/containers",
+    "/var/lib/kubelet",
+    "/var/db",
+];
+
+/// Directories of home directories: these and each directory in them are refused, but not what lies deeper.
+const HOMES: [&str; 2] = ["/home", "/Users"];
+
+/// Sockets of engines are known by these parts of their names, wherever they are.
+const ENGINES: [&str; 5] = ["docker", "podman", "containerd", "crio", "buildkit"];
+
+/// The judge of host paths on this machine.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// Refused with all above and below; and why.
+    trees: Vec<(PathBuf, &'static str)>,
+    /// Refused with all above; and why.
+    places: Vec<(PathBuf, &'static str)>,
+    /// Each directory directly in these is refused too.
+    homes: Vec<PathBuf>,
+}
+
+impl Guard {
+    /// Learns what is sensitive here. `config` is the file that asks.
+    pub fn new(config: &Path, env: &dyn Environment) -> Self {
+        let known = |paths: &[&str]| paths.iter().flat_map(|path| with_real(Path::new(path))).collect::<Vec<_>>();
+        let homes = known(&HOMES);
+        let mut trees = reasons(known(&TREES), "belongs to the system or to a container engine");
+        trees.extend(reasons(with_real(&absolute(&state_dir(None, env))), "is the gateway's own state"));
+        let mut places = reasons(with_real(&absolute(config)), "is the gateway's own configuration");
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let people = people(&passwd).chain(home(env)).chain([PathBuf::from("/root")]);
+        places.extend(reasons(people.flat_map(|home| with_real(&home)).collect(), "is a home directory"));
+        places.extend(reasons(homes.clone(), "holds home directories"));
+        places.extend(reasons(engine_sockets(env), "is a container engine's socket"));
+        Guard { trees, places, homes }
+    }
+
+    /// The real path behind a host path, or why a server may not see it.
+    pub fn vet(&self, written: &str) -> Result<PathBuf, String> {
+        let path = Path::new(written);
+        if !path.is_absolute() || written.contains(char::is_control) {
+            return Err(format!("must be an absolute path, not {}", quoted(written)));
+        }
+        let real = path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", quoted(written)))?;
+        let name = if real == path { quoted(written) } else { format!("{} (really {real:?})", quoted(written)) };
+        let kind = real.metadata().map_err(|error| format!("{name} cannot be used: {error}"))?.file_type();
+        match self.objection(&real, kind) {
+            Some(why) => Err(format!("{name} is refused: {why}")),
+            None => Ok(real),
+        }
+    }
+
+    fn objection(&self, real: &Path, kind: FileType) -> Option<String> {
+        if !kind.is_dir() && !kind.is_file() {
+            return Some("it is neither a directory nor a regular file".to_owned());
+        }
+        let path = &lower(real);
+        let tree = self.trees.iter().find(|(tree, _)| path.starts_with(lower(tree)) || lower(tree).starts_with(path));
+        let place = || self.places.iter().find(|(place, _)| lower(place).starts_with(path));
+        if let Some((sensitive, why)) = tree.or_else(place) {
+            let is = if path.starts_with(lower(sensitive)) { "it is in" } else { "it holds" };
+            let what = if lower(sensitive) == *path { "it".to_owned() } else { format!("{is} {sensitive:?}, which") };
+            return Some(format!("{what} {why}"));
+        }
+        if self.homes.iter().any(|homes| path.parent() == Some(&lower(homes))) {
+            return Some("it is a home directory".to_owned());
+        }
+        credentials::found(real).or_else(|| engine_socket_in(real, kind))
+    }
+}
+
+/// A path and, where links lead elsewhere, the real path behind it.
+fn with_real(path: &Path) -> Vec<PathBuf> {
+    let mut paths = vec![path.to_owned()];
+    paths.extend(path.canonicalize().ok().filter(|real| real != path));
+    paths
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn reasons(paths: Vec<PathBuf>, why: &'static str) -> Vec<(PathBuf, &'static str)> {
+    paths.into_iter().map(|path| (path, why)).collect()
+}
+
+/// The sockets by which this machine's engine may be reached, the chosen one first.
+fn engine_sockets(env: &dyn Environment) -> Vec<PathBuf> {
+    let chosen = env.var("DOCKER_HOST").and_then(|host| host.strip_prefix("unix://").map(PathBuf::from));
+    chosen.into_iter().chain(usual_sockets(env)).flat_map(|socket| with_real(&socket)).collect()
+}
+
+/// The homes of people in a password file: root and ordinary accounts, not those of services.
+fn people(passwd: &str) -> impl Iterator<Item = PathBuf> {
+    passwd.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let uid: u32 = fields.nth(2)?.parse().ok()?;
+        let home = Path::new(fields.nth(2)?);
+        ((uid == 0 || (1000..65534).contains(&uid)) && home.is_absolute() && home.parent().is_some())
+            .then(|| home.to_owned())
+    })
+}
+
+/// Some file systems take `/Etc` for `/etc`, so paths are compared without regard to case.
+fn lower(path: &Path) -> PathBuf {
+    PathBuf::from(path.to_string_lossy().to_lowercase())
+}
+
+/// Whether a directory directly holds a socket with an engine's name. One that cannot be looked into may.
+fn engine_socket_in(real: &Path, kind: FileType) -> Option<String> {
+    if !kind.is_dir() {
+        return None;
+    }
+    let entries = match std::fs::read_dir(real).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+        Ok(entries) => entries,
+        Err(error) => return Some(format!("it cannot be looked into: {error}")),
+    };
+    entries.iter().find_map(|entry| {
+        let name = entry.file_name().to_string_lossy().to_lowercase();
+        let engine = ENGINES.iter().any(|engine| name.contains(engine));
+        let ordinary = entry.path().metadata().is_ok_and(|target| target.is_dir() || target.is_file());
+        (engine && !ordinary).then(|| format!("it holds a container engine's socket ({name:?})"))
+    })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::super::env::Fixed;
+    use super::*;
+
+    struct Machine {
+        dir: tempfile::TempDir,
+        guard: Guard,
+    }
+
+    /// A home, a configuration and a state directory below one temporary directory.
+    fn machine() -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
+        for path in ["me/notes", "me/.ssh", "me/.config/gcloud", "conf", "state", "srv/data", "other/.aws"] {
+            std::fs::create_dir_all(at(path)).unwrap();
+        }
+        std::fs::write(at("conf/bulkhead.toml"), "").unwrap();
+        let env = Fixed::from([("HOME", at("me").as_str()), ("BULKHEAD_STATE", at("state").as_str())]);
+        let guard = Guard::new(Path::new(&at("conf/bulkhead.toml")), &env);
+        Machine { dir, guard }
+    }
+
+    impl Machine {
+        fn vet(&self, path: &str) -> Result<PathBuf, String> {
+            let path = if path.starts_with('/') { PathBuf::from(path) } else { self.dir.path().join(path) };
+            self.guard.vet(path.to_str().unwrap())
+        }
+
+        #[track_caller]
+        fn refuses(&self, path: &str, why: &str) {
+            let said = self.vet(path).expect_err(path);
+            assert!(said.contains(why), "{path}: {said}");
+        }
+    }
+
+    #[test]
+    fn ordinary_directories_and_files_are_let_through() {
+        let m = machine();
+        std::fs::write(m.dir.path().join("srv/data/a.txt"), "").unwrap();
+        for path in ["srv/data", "srv/data/a.txt", "me/notes"] {
+            assert_eq!(m.vet(path).unwrap(), m.dir.path().canonicalize().unwrap().join(path));
+        }
+    }
+
+    #[test]
+    fn the_system_is_refused_above_at_and_below() {
+        let m = machine();
+        for path in
+            ["/", "/etc", "/etc/passwd", "/proc", "/sys", "/dev", "/dev/shm", "/var", "/var/lib", "/home", "/root"]
+        {
+            if Path::new(path).exists() {
+                m.refuses(path, "is refused: it ");
+            }
+        }
+        assert_eq!(
+            m.vet("/etc").unwrap_err(),
+            "\"/etc\" is refused: it belongs to the system or to a container engine"
+        );
+    }
+
+    #[test]
+    fn links_are_followed_before_judging() {
+        let m = machine();
+        symlink("/etc", m.dir.path().join("srv/innocent")).unwrap();
+        symlink("/nowhere", m.dir.path().join("srv/dangling")).unwrap();
+        m.refuses("srv/innocent", "(really \"/etc\") is refused");
+        m.refuses("srv/innocent/../etc/passwd", "is refused");
+        m.refuses("srv/dangling", "cannot be used: No such file");
+        m.refuses("srv/none", "cannot be used: No such file");
+    }
+
+    #[test]
+    fn homes_are_refused_whole_and_credentials_everywhere() {
+        let m = machine();
+        m.refuses("me", "it is a home directory");
+        m.refuses("me/.ssh", "place of credentials (.ssh)");
+        m.refuses("me/.config/gcloud", "place of credentials (.config/gcloud)");
+        m.refuses("me/.config", "it holds credentials (gcloud)");
+        m.refuses("other", "it holds credentials (.aws)");
+        m.refuses("other/.aws", "place of credentials (.aws)");
+        std::fs::create_dir(m.dir.path().join("srv/.GnuPG")).unwrap();
+        m.refuses("srv/.GnuPG", "place of credentials (.gnupg)");
+        let strangers = Guard { homes: vec![m.dir.path().canonicalize().unwrap()], ..m.guard.clone() };
+        assert!(
+            strangers.vet(m.dir.path().join("srv").to_str().unwrap()).unwrap_err().contains("it is a home directory")
+        );
+        assert!(strangers.vet(m.dir.path().join("srv/data").to_str().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn the_gateways_own_files_are_refused() {
+        let m = machine();
+        m.refuses("conf", "the gateway's own configuration");
+        m.refuses("conf/bulkhead.toml", "it is the gateway's own configuration");
+        m.refuses("state", "it is the gateway's own state");
+        m.refuses(".", "it holds");
+    }
+
+    #[test]
+    fn engine_sockets_are_refused_with_the_directories_that_hold_them() {
+        let m = machine();
+        let _socket = UnixListener::bind(m.dir.path().join("srv/my-docker.sock")).unwrap();
+        m.refuses("srv/my-docker.sock", "neither a directory nor a regular file");
+        m.refuses("srv", "it holds a container engine's socket (\"my-docker.sock\")");
+        let elsewhere = m.dir.path().join("srv/data/e.sock");
+        let env = Fixed::from([("DOCKER_HOST", format!("unix://{}", elsewhere.display()).as_str())]);
+        let guard = Guard::new(Path::new("/x.toml"), &env);
+        assert!(guard.vet(elsewhere.parent().unwrap().to_str().unwrap()).unwrap_err().contains("engine's socket"));
+    }
+
+    #[test]
+    fn only_people_have_homes() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:33:33::/var/www:/bin/false\nme:x:1000:1000::/data/me:/bin/sh\n\
+                      nobody:x:65534:65534::/nonexistent:/bin/false\nodd:x:1001:1001::/:/bin/sh\nbroken\n";
+        assert_eq!(people(passwd).collect::<Vec<_>>(), [PathBuf::from("/root"), PathBuf::from("/data/me")]);
+    }
+}

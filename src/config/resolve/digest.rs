@@ -1,0 +1,74 @@
+//! One digest over all that makes a server what it is, without any secret. Knows nothing of who compares it.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::config::Server;
+
+/// SHA-256 over the resolved entry, lower-case hex. What runs and the environment go in as they were written, so that
+/// the digest changes with the configuration but not with the value of a variable or secret.
+pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: &BTreeMap<String, String>) -> String {
+    // Taken apart whole, so that a new field cannot be forgotten here.
+    let Server {
+        name: _,
+        run: _,
+        env: _,
+        digest: _,
+        disabled: _,
+        min_role,
+        tools,
+        resources,
+        share,
+        state,
+        cache,
+        mounts,
+        writable_root,
+        uid,
+        limits,
+        timeout,
+        max_time,
+        start_timeout,
+        idle_stop,
+        max_result,
+    } = server;
+    let mut sum = Sum(Sha256::new());
+    for (label, texts) in run {
+        sum.put(label, texts);
+    }
+    sum.put("env", &env.iter().map(|(name, written)| format!("{name}{written}")).collect::<Vec<_>>());
+    let plain = [
+        ("min_role", format!("{min_role}")),
+        ("tools", format!("{tools:?}")),
+        ("resources", format!("{resources:?}")),
+        ("share", format!("{share:?}")),
+        ("state", format!("{state:?}")),
+        ("cache", format!("{cache}")),
+        ("mounts", format!("{mounts:?}")),
+        ("writable_root", format!("{writable_root}")),
+        ("uid", format!("{uid}")),
+        ("limits", format!("{limits:?}")),
+        ("times", format!("{timeout:?} {max_time:?} {start_timeout:?} {idle_stop:?}")),
+        ("max_result", format!("{max_result}")),
+    ];
+    for (label, text) in plain {
+        sum.put(label, &[text]);
+    }
+    crate::hex(&sum.0.finalize())
+}
+
+struct Sum(Sha256);
+
+impl Sum {
+    /// Every text with its length before it, so that no two entries run together to the same bytes.
+    fn put(&mut self, label: &str, texts: &[String]) {
+        self.text(label);
+        self.0.update((texts.len() as u64).to_be_bytes());
+        texts.iter().for_each(|text| self.text(text));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.0.update((text.len() as u64).to_be_bytes());
+        self.0.update(text.as_bytes());
+    }
+}
