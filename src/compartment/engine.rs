@@ -22,6 +22,8 @@ const FLOOR: (u32, u32) = (1, 41);
 /// The engine, reached when it is first needed and again after it was away.
 pub struct Engine {
     candidates: Vec<String>,
+    /// Why there is no address to try.
+    nowhere: String,
     current: Mutex<Option<Docker>>,
     pub(super) probe: Mutex<Option<String>>,
 }
@@ -37,8 +39,13 @@ pub struct Description {
 
 impl Engine {
     /// Addresses to try in their order: `unix://…`, `tcp://…`, `http://…`, `npipe://…`.
-    pub fn new(candidates: Vec<String>) -> Self {
-        Engine { candidates, current: Mutex::new(None), probe: Mutex::new(None) }
+    /// Where it cannot be said where the engine is, the reason is kept for whoever needs it.
+    pub fn new(candidates: Result<Vec<String>, impl std::fmt::Display>) -> Self {
+        let (candidates, nowhere) = match candidates {
+            Ok(candidates) => (candidates, "no address to try".to_owned()),
+            Err(why) => (Vec::new(), why.to_string()),
+        };
+        Engine { candidates, nowhere, current: Mutex::new(None), probe: Mutex::new(None) }
     }
 
     /// The engine that answers, and is new enough.
@@ -58,7 +65,7 @@ impl Engine {
                 Err(Refusal::Silent(why)) => tried.push(format!("{address}: {why}")),
             }
         }
-        let tried = if tried.is_empty() { "no address to try".to_owned() } else { tried.join("; ") };
+        let tried = if tried.is_empty() { self.nowhere.clone() } else { tried.join("; ") };
         Err(Fault::new(Class::Engine, "the container engine does not answer")
             .with_inward(format!("the container engine does not answer ({tried}); start it, or set DOCKER_HOST")))
     }
@@ -151,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_engine_that_is_not_there_is_named_with_every_address() {
-        let engine = Engine::new(vec!["unix:///nonexistent/a.sock".into(), "tcp://127.0.0.1:9".into()]);
+        let engine = Engine::new(Ok::<_, String>(vec!["unix:///nonexistent/a.sock".into(), "tcp://127.0.0.1:9".into()]));
         let fault = engine.docker().await.unwrap_err();
         assert_eq!(fault.class, Class::Engine);
         assert!(fault.inward.contains("a.sock") && fault.inward.contains("127.0.0.1:9"), "{}", fault.inward);
