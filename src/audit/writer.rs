@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll};
@@ -22,8 +23,8 @@ use crate::error::Fault;
 
 mod thread;
 
-/// Intents that may wait for the disk; further ones wait for these. An outcome never waits: there is one for each intent.
-const MAX_WAITING: usize = 1024;
+/// Intents that may wait for the disk; further ones are refused. Outcomes need no bound: there is one for each intent.
+const MAX_WAITING: usize = 16_384;
 
 /// The audit of one gateway. Clones are the same audit.
 #[derive(Clone)]
@@ -34,6 +35,7 @@ pub struct Audit {
 struct Shared {
     gateway: String,
     jobs: Sender<Job>,
+    closing: AtomicBool,
     waiting: Arc<Semaphore>,
     head: Arc<Mutex<Head>>,
     key: Key,
@@ -41,8 +43,8 @@ struct Shared {
     redactor: RwLock<Redactor>,
 }
 
-/// A record on its way: it is written whether this is awaited or dropped. An error says that it is not written yet; all but
-/// an intent are kept then, and tried again.
+/// A record on its way: it is written whether this is awaited or dropped. On an error it is not written; all but an intent
+/// are kept then, and tried again.
 pub struct Written(oneshot::Receiver<Result<(), Fault>>);
 
 impl Audit {
@@ -55,6 +57,9 @@ impl Audit {
         let durable = sync == Sync::Always;
         let mut ledger = Ledger::open(path, durable, &gateway).map_err(|trouble| fault(path, trouble))?;
         let key_path = path.with_file_name("audit.key");
+        if ledger.head().seq == 0 && key_path.exists() {
+            tracing::warn!("audit file {path:?} begins anew, although there was one before");
+        }
         let key = ledger.locked(|_| Key::load(&key_path)).map_err(|trouble| fault(&key_path, trouble))?;
         let head = Arc::new(Mutex::new(ledger.head().clone()));
         let (jobs, queue) = mpsc::channel();
@@ -63,14 +68,28 @@ impl Audit {
             .map_err(|e| unavailable(format!("cannot start the thread that writes the audit: {e}")))?;
         let waiting = Arc::new(Semaphore::new(MAX_WAITING));
         let (secrets, redactor) = (Mutex::new(secrets), RwLock::new(redactor));
-        Ok(Audit { shared: Arc::new(Shared { gateway, jobs, waiting, head, key, secrets, redactor }) })
+        Ok(Audit {
+            shared: Arc::new(Shared {
+                gateway,
+                jobs,
+                closing: AtomicBool::new(false),
+                waiting,
+                head,
+                key,
+                secrets,
+                redactor,
+            }),
+        })
     }
 
-    /// Records what is about to be done, and comes back when that is written. On an error it must not be done.
-    pub async fn intent(&self, intent: Intent) -> Result<(), Fault> {
-        let waiting = Arc::clone(&self.shared.waiting).acquire_owned().await;
-        let waiting = waiting.map_err(|_| closed())?;
-        self.enqueue(Record::Intent(intent), Some(waiting)).await
+    /// Records what is about to be done: only once this is awaited without an error may it be done. After an error it is
+    /// forgotten, and needs no outcome.
+    #[must_use = "nothing may be done before the intent is written"]
+    pub fn intent(&self, intent: Intent) -> Written {
+        match Arc::clone(&self.shared.waiting).try_acquire_owned() {
+            Ok(waiting) => self.enqueue(Record::Intent(intent), Some(waiting)),
+            Err(_) => Written::refused(unavailable("too many calls wait for the audit to be written")),
+        }
     }
 
     /// Records how a call ended.
@@ -90,9 +109,14 @@ impl Audit {
 
     /// Writes all that is on its way and puts it on disk; later records are refused. The error says what is lost.
     pub async fn close(&self) -> Result<(), Fault> {
-        let (done, closed) = oneshot::channel();
-        let sent = self.shared.jobs.send(Job::Close(done));
-        if sent.is_err() { Ok(()) } else { closed.await.unwrap_or(Ok(())) }
+        let again = self.shared.closing.swap(true, Ordering::AcqRel);
+        let (done, end) = oneshot::channel();
+        let _ = self.shared.jobs.send(Job::Close(done));
+        match end.await {
+            Ok(written) => written,
+            Err(_) if again => Ok(()),
+            Err(_) => Err(unavailable("the thread that writes the audit is gone")),
+        }
     }
 
     /// The number and hash of the last record that we wrote or saw.
@@ -126,6 +150,14 @@ impl Audit {
         let (done, written) = oneshot::channel();
         // Refused only after the end; the answer's sender is dropped with the entry then, which says so.
         let _ = shared.jobs.send(Job::Write(Entry { body, keep, done, waiting }));
+        Written(written)
+    }
+}
+
+impl Written {
+    fn refused(fault: Fault) -> Self {
+        let (done, written) = oneshot::channel();
+        let _ = done.send(Err(fault));
         Written(written)
     }
 }

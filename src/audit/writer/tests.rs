@@ -84,6 +84,32 @@ async fn records_stand_in_the_order_they_were_given_in_and_none_is_lost_on_the_w
 }
 
 #[tokio::test]
+async fn an_intent_is_recorded_also_if_nobody_waits_for_it_any_more() {
+    let (_dir, path) = dir();
+    let audit = open(&path, Sync::Always, "gw");
+    let call = CallId::new();
+    drop(audit.intent(intent(call)));
+    audit.outcome(outcome(call));
+    audit.close().await.unwrap();
+    assert_eq!((verify(&path).unwrap().records, verify(&path).unwrap().interrupted.len()), (2, 0));
+}
+
+#[tokio::test]
+async fn more_intents_than_may_wait_are_refused_and_room_comes_back() {
+    let (_dir, path) = dir();
+    let audit = open(&path, Sync::Batch, "gw");
+    let room = audit.shared.waiting.clone().acquire_many_owned(MAX_WAITING as u32).await.unwrap();
+    let fault = audit.intent(intent(CallId::new())).await.unwrap_err();
+    assert!(fault.inward.contains("too many calls wait"), "{fault}");
+    drop(room);
+    for _ in 0..3 {
+        audit.intent(intent(CallId::new())).await.unwrap();
+    }
+    audit.close().await.unwrap();
+    assert_eq!(audit.shared.waiting.available_permits(), MAX_WAITING);
+}
+
+#[tokio::test]
 async fn a_closed_audit_refuses_and_can_be_closed_again() {
     let (_dir, path) = dir();
     let audit = open(&path, Sync::Batch, "gw");

@@ -19,7 +19,7 @@ use crate::error::Fault;
 const MAX_BATCH: usize = 1024;
 
 /// Records that are kept for better times while the file cannot be written.
-const MAX_KEPT: usize = 16_384;
+const MAX_KEPT: usize = 4_096;
 
 /// How soon a file that could not be written is tried again, even if nothing new comes.
 const RETRY: Duration = Duration::from_secs(1);
