@@ -112,7 +112,7 @@ impl App {
     }
 
     /// Ends every instance, then the audit: nothing may happen that it could no longer record.
-    pub async fn close(self) -> Result<(), Fault> {
+    pub async fn close(&self) -> Result<(), Fault> {
         self.gateway.pool.close().await;
         self.reaper.abort();
         let audit = &self.gateway.audit;

@@ -19,6 +19,6 @@ mod volume;
 pub use engine::Engine;
 pub use image::ImageFacts;
 pub use owner::Owner;
-pub use reap::{Reaped, reap};
+pub use reap::{Reaped, leftovers, reap};
 pub use spec::Compartment;
 pub use start::{Confined, start};

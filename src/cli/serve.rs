@@ -45,11 +45,7 @@ pub async fn run(options: Options, env: &dyn Environment) -> Result<Exit, Fault>
     // The writer ends by itself once every sender is gone; a client that does not read must not hold us up.
     let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
     drop(control);
-    match Arc::try_unwrap(app) {
-        Ok(app) => app.close().await?,
-        // A status request in this very moment still holds it; its socket is gone, so it will not be long.
-        Err(app) => app.gateway.pool.close().await,
-    }
+    app.close().await?;
     Ok(Exit::Fine)
 }
 

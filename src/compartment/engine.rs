@@ -158,7 +158,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_engine_that_is_not_there_is_named_with_every_address() {
-        let engine = Engine::new(Ok::<_, String>(vec!["unix:///nonexistent/a.sock".into(), "tcp://127.0.0.1:9".into()]));
+        let engine =
+            Engine::new(Ok::<_, String>(vec!["unix:///nonexistent/a.sock".into(), "tcp://127.0.0.1:9".into()]));
         let fault = engine.docker().await.unwrap_err();
         assert_eq!(fault.class, Class::Engine);
         assert!(fault.inward.contains("a.sock") && fault.inward.contains("127.0.0.1:9"), "{}", fault.inward);

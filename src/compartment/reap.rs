@@ -19,31 +19,54 @@ pub struct Reaped {
     pub left: Vec<String>,
 }
 
-/// Removes the containers whose gateway is dead.
-pub async fn reap(engine: &Engine, me: &Owner) -> Result<Reaped, Fault> {
+/// A container of ours at the engine.
+struct Found {
+    id: String,
+    life: Option<Life>,
+    /// Short id and server, for people.
+    shown: String,
+}
+
+async fn find(engine: &Engine, me: &Owner) -> Result<Vec<Found>, Fault> {
     let docker = engine.docker().await?;
     let filters = HashMap::from([("label".to_owned(), vec![ROLE.to_owned()])]);
     let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-    let found = engine.call("list containers", CALL, docker.list_containers(Some(options))).await?;
-    let mut reaped = Reaped::default();
-    for container in found {
-        let (Some(id), labels) = (container.id, container.labels.unwrap_or_default()) else { continue };
+    let all = engine.call("list containers", CALL, docker.list_containers(Some(options))).await?;
+    let found = all.into_iter().filter_map(|container| {
+        let (id, labels) = (container.id?, container.labels.unwrap_or_default());
         let server = labels.get(super::spec::SERVER).cloned().unwrap_or_default();
-        match Owner::from_labels(&labels).map(|owner| owner.life(me)) {
+        let shown = format!("{id:.12} ({server})");
+        Some(Found { life: Owner::from_labels(&labels).map(|owner| owner.life(me)), id, shown })
+    });
+    Ok(found.collect())
+}
+
+/// What [`reap`] would remove.
+pub async fn leftovers(engine: &Engine, me: &Owner) -> Result<Vec<String>, Fault> {
+    let found = find(engine, me).await?;
+    Ok(found.into_iter().filter(|c| c.life == Some(Life::Dead)).map(|c| c.shown).collect())
+}
+
+/// Removes the containers whose gateway is dead.
+pub async fn reap(engine: &Engine, me: &Owner) -> Result<Reaped, Fault> {
+    let docker = engine.docker().await?;
+    let mut reaped = Reaped::default();
+    for container in find(engine, me).await? {
+        match container.life {
             Some(Life::Alive) => {}
             Some(Life::Dead) => {
                 let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
                 let remove = async {
-                    match docker.remove_container(&id, Some(options)).await {
+                    match docker.remove_container(&container.id, Some(options)).await {
                         // Another gateway was quicker.
                         Err(error) if is_missing(&error) => Ok(()),
                         other => other,
                     }
                 };
                 engine.call("remove a container", CALL, remove).await?;
-                reaped.removed.push(format!("{id:.12} ({server})"));
+                reaped.removed.push(container.shown);
             }
-            Some(Life::Elsewhere) | None => reaped.left.push(format!("{id:.12} ({server})")),
+            Some(Life::Elsewhere) | None => reaped.left.push(container.shown),
         }
     }
     Ok(reaped)

@@ -225,7 +225,9 @@ impl Pool {
             let waits: Vec<_> = lock(&entry.slots).values().cloned().collect();
             for slot in waits {
                 match slot {
-                    Slot::Running(instance) => drop(instance.peer.close().await),
+                    Slot::Running(instance) => {
+                        instance.peer.close().await;
+                    }
                     // It sees that we are closing, and ends what it has begun.
                     Slot::Starting(mut told) => drop(told.wait_for(Option::is_some).await),
                 }

@@ -15,6 +15,7 @@ use super::{Caller, ToolCall};
 pub(super) struct Trail {
     intent: Option<Intent>,
     denied: bool,
+    refused: Option<Fault>,
 }
 
 impl Trail {
@@ -46,7 +47,7 @@ impl Trail {
             isolation: None,
             evidence: None,
         };
-        Trail { intent: Some(intent), denied: false }
+        Trail { intent: Some(intent), denied: false, refused: None }
     }
 
     /// The target is known and decided on.
@@ -79,9 +80,10 @@ impl Trail {
 
     /// Makes the intent durable, if that has not been done.
     pub async fn write(&mut self, audit: &Audit) -> Result<(), Fault> {
-        match self.intent.take() {
-            Some(intent) => audit.intent(intent).await,
-            None => Ok(()),
+        if let Some(intent) = self.intent.take() {
+            self.refused = audit.intent(intent).await.err();
         }
+        // Without its intent a call must not leave, and has no outcome either.
+        self.refused.clone().map_or(Ok(()), Err)
     }
 }

@@ -203,14 +203,16 @@ impl Pool {
     }
 
     fn record(&self, entry: &Entry, event: ServerWord, confinement: &Confinement, reason: Option<String>) {
-        let _ = self.audit.server(ServerEvent {
+        let event = ServerEvent {
             server: entry.server.name.as_str().to_owned(),
             event,
             container: confinement.container.clone(),
             image: confinement.image.clone(),
             evidence: confinement.digest(),
             reason,
-        });
+        };
+        // Nobody waits for it: it is written in its order, and a full disk shows at the next intent.
+        drop(self.audit.server(event));
     }
 }
 
