@@ -67,7 +67,8 @@ fn list(programs: &[&Program]) -> String {
 }
 
 fn none(package: &Package, what: &str, usable: &[&Program]) -> Fault {
-    let advice = if usable.is_empty() { String::new() } else { format!("; it has {}: set \"executable\" to one", list(usable)) };
+    let advice =
+        if usable.is_empty() { String::new() } else { format!("; it has {}: set \"executable\" to one", list(usable)) };
     Fault::new(Class::Usage, format!("package \"{}\" {what}{advice}", package.name))
 }
 
