@@ -21,6 +21,21 @@ fn docker() -> Docker {
     Docker::connect_with_local_defaults().expect("an engine")
 }
 
+/// Writes a wheel whose start-up file ends every Python that reads it.
+const HOSTILE_WHEEL: &str = r#"
+import zipfile
+info = "hostile-1.0.dist-info"
+files = {
+    "hostile.pth": "import os; os._exit(3)\n",
+    f"{info}/METADATA": "Metadata-Version: 2.1\nName: hostile\nVersion: 1.0\n",
+    f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+}
+files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+with zipfile.ZipFile("/tmp/hostile-1.0-py3-none-any.whl", "w") as wheel:
+    for name, text in files.items():
+        wheel.writestr(name, text)
+"#;
+
 /// A runtime image of this test alone: nothing was ever baked onto it, and all that is goes with it.
 struct Runtime {
     id: String,
@@ -30,11 +45,15 @@ struct Runtime {
 impl Runtime {
     async fn new() -> Self {
         let label = format!("org.bulkhead.test={}", uuid::Uuid::new_v4().simple());
-        let dockerfile = format!("FROM {RUNTIME}\nLABEL {label}\n");
-        let mut header = tar::Header::new_gnu();
-        header.set_size(dockerfile.len() as u64);
+        let dockerfile =
+            format!("FROM {RUNTIME}\nLABEL {label}\nCOPY wheel.py /tmp/\nRUN [\"python3\", \"/tmp/wheel.py\"]\n");
         let mut context = tar::Builder::new(Vec::new());
-        context.append_data(&mut header, "Dockerfile", dockerfile.as_bytes()).unwrap();
+        for (path, content) in [("Dockerfile", dockerfile.as_str()), ("wheel.py", HOSTILE_WHEEL)] {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o644);
+            header.set_size(content.len() as u64);
+            context.append_data(&mut header, path, content.as_bytes()).unwrap();
+        }
         let context = bollard::body_full(context.into_inner().unwrap().into());
         let built = docker();
         let events = built.build_image(BuildImageOptionsBuilder::new().build(), None, Some(context));
@@ -96,6 +115,17 @@ async fn a_pypi_package_becomes_an_image_that_is_found_again() {
     assert_eq!(config.entrypoint.unwrap(), ["/opt/server/bin/mcp-python"]);
     assert_eq!(config.cmd.unwrap_or_default(), [] as [&str; 0]);
     assert_eq!(config.user.unwrap(), "10001:10001");
+    runtime.clear().await;
+}
+
+#[tokio::test]
+async fn no_code_of_a_package_runs_while_it_is_baked() {
+    let runtime = Runtime::new().await;
+    let mut package = package(Runner::Uvx, "idna", Some("3.10"));
+    package.with = vec!["hostile @ file:///tmp/hostile-1.0-py3-none-any.whl".to_owned()];
+    package.executable = Some("python".to_owned());
+    let (baked, _) = bake_on(&runtime.id, "hostile", &package).await;
+    assert_eq!(baked.unwrap().executable, "python");
     runtime.clear().await;
 }
 
@@ -164,6 +194,10 @@ async fn a_bake_that_is_dropped_leaves_no_container() {
         () = async { installing.notified().await; container(&docker, true).await } => (),
     }
     container(&docker, false).await;
+    for image in images(LABEL_BAKE).await {
+        let force = RemoveImageOptionsBuilder::new().force(true).build();
+        docker.remove_image(&image, Some(force), None).await.unwrap();
+    }
 }
 
 /// Waits until a container of a bake is there, or none is.

@@ -10,8 +10,8 @@
 //!
 //! What the second leaves is removed, and an image with the same inputs as an earlier one is not built again.
 //!
-//! **No package's own code runs here.** npm's lifecycle scripts are off, and Python packages are taken as wheels only.
-//! A build has a network and reaches what the host serves on it, so to run a stranger's install script would give a
+//! **No package's own code runs here.** npm's lifecycle scripts are off; Python packages are taken as wheels only, and
+//! compiled by a Python that does not read their start-up files. A build has a network and reaches what the host serves on it, so to run a stranger's install script would give a
 //! server with `network = "none"` more than was asked for. The price: an npm package that fetches or compiles a native
 //! module while it is installed lacks it (the bake names every package whose script did not run), and a Python package
 //! without a wheel is refused by name.

@@ -1,13 +1,16 @@
 """Runs inside the build container, as the unprivileged user: resolves or installs one PyPI package.
 
 Reads /bake/inputs.json; its last line of output is the answer that bake/output.rs looks for.
-No package's own code runs: only wheels are taken, nothing is built from source.
+No package's own code runs: only wheels are taken, nothing is built from source, and the environment's own Python
+is not started once anything is in it, since that runs the lines of the `.pth` files that packages bring.
 """
 
+import compileall
 import itertools
 import json
 import os
 import pathlib
+import py_compile
 import re
 import shutil
 import stat
@@ -39,8 +42,7 @@ def uv(*args):
         "UV_CACHE_DIR": "/bake/cache",
         "UV_LINK_MODE": "copy",
         "UV_PYTHON_DOWNLOADS": "never",
-        # The files are root's and never change: the hash, not the time of the source, says whether bytecode fits.
-        "PYC_INVALIDATION_MODE": "UNCHECKED_HASH",
+        "UV_COMPILE_BYTECODE": "0",  # uv does it with the environment's own Python
     }
     options = ("--no-progress", "--preview-features", "pylock")
     done = subprocess.run(("uv", *options, *args), env=env, cwd="/bake", text=True, errors="replace",
@@ -98,6 +100,12 @@ def installed():
     return next(d for d in metadata.distributions(path=[str(site)]) if normal(d.name) == normal(INPUTS["name"]))
 
 
+def compile_all():
+    # The files will be root's and never change, so that no one needs to compare bytecode with its source.
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(HOME / "lib", quiet=2, workers=0, invalidation_mode=unchecked)
+
+
 def programs(own):
     found = {path.name for path in own.files or () if path.parent.name == "bin" and ".." in path.parts}
     asked = INPUTS["executable"]
@@ -110,7 +118,8 @@ entry = resolve()
 if INPUTS["mode"] == "resolve":
     answer({"version": entry["version"]})
 uv("venv", "--allow-existing", "--python", sys.executable, str(HOME))
-uv("pip", "sync", "--no-build", "--compile-bytecode", "--python", str(HOME / "bin" / "python"), str(LOCK))
+uv("pip", "sync", "--no-build", "--python", str(HOME / "bin" / "python"), str(LOCK))
+compile_all()
 own = installed()
 found = {"version": entry["version"], "integrity": integrity(entry, own), "programs": programs(own), "held": []}
 settle()
