@@ -84,7 +84,6 @@ struct Outer<'a> {
 
 /// Takes the command over, in the way that the inner table or the command itself says.
 fn run(entry: &Outer<'_>, inner: &Table, draft: &mut Draft, notes: &mut Vec<String>) -> Result<(), Refusal> {
-    let args = entry.args.as_ref().map(words).unwrap_or_default();
     let command = entry.command.as_ref().and_then(|field| Some((field, field.string()?)));
     if let Some(kind) = &entry.kind {
         match command {
@@ -97,9 +96,10 @@ fn run(entry: &Outer<'_>, inner: &Table, draft: &mut Draft, notes: &mut Vec<Stri
         entry.env.iter().for_each(|env| draft.keep("env", env));
         return draft.add_all(inner);
     };
-    let (command, args) = without_shell(command, &args);
+    let args = entry.args.as_ref().map(words).unwrap_or_default();
     let here = Word { text: command, node: field.node() };
-    let program = program(command);
+    let (inner_command, inner_args) = without_shell(here, &args);
+    let program = program(inner_command.text);
     let client = matches!(program.as_str(), "docker" | "podman");
     if !client || inner.get("unisolated").is_some() {
         entry.env.iter().for_each(|env| draft.keep("env", env));
@@ -118,10 +118,12 @@ fn run(entry: &Outer<'_>, inner: &Table, draft: &mut Draft, notes: &mut Vec<Stri
         draft.put("args", here, Value::List(args.iter().copied().map(own).collect()))?;
     } else {
         match program.as_str() {
-            "npx" => package::npx(here, args, draft)?,
-            "uvx" => package::uvx(here, args, draft)?,
-            "docker" | "podman" => docker::run(here, args, entry, inner, draft, notes)?,
+            "npx" => package::npx(inner_command, inner_args, draft)?,
+            "uvx" => package::uvx(inner_command, inner_args, draft)?,
+            "docker" | "podman" => docker::run(inner_command, inner_args, entry, inner, draft, notes)?,
             _ => {
+                // Only the first word: some people put the whole line here, secrets and all.
+                let command = command.split_whitespace().next().unwrap_or_default();
                 let way = "say how to run it: set bulkhead.image, or bulkhead.unisolated with the reason";
                 return Err(
                     here.refusal(format!("the command {} is none of npx, uvx, docker run; {way}", quoted(command)))
@@ -142,10 +144,10 @@ fn refuse_twice(r: &Reader<'_>, inner: &Table) {
 }
 
 /// `cmd /c npx …`, as it is written for Windows, is `npx …`.
-fn without_shell<'a, 'w>(command: &'a str, args: &'w [Word<'a>]) -> (&'a str, &'w [Word<'a>]) {
+fn without_shell<'a, 'w>(command: Word<'a>, args: &'w [Word<'a>]) -> (Word<'a>, &'w [Word<'a>]) {
     match args {
-        [flag, inner, rest @ ..] if program(command) == "cmd" && flag.text.eq_ignore_ascii_case("/c") => {
-            (inner.text, rest)
+        [flag, inner, rest @ ..] if program(command.text) == "cmd" && flag.text.eq_ignore_ascii_case("/c") => {
+            (*inner, rest)
         }
         _ => (command, args),
     }

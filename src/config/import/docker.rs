@@ -2,11 +2,11 @@
 //!
 //! Each flag is either said in our words, or needless because every compartment has it, or refused by name.
 
-use super::super::env::is_name;
+use super::super::env::{ENGINE_VARIABLES, is_name};
 use super::super::fault::quoted;
 use super::super::file::{Entry, Node, Table, Value};
 use super::super::quantity;
-use super::{Draft, Outer, Refusal, Word, own};
+use super::{Draft, Field, Outer, Refusal, Word, own};
 
 /// What a flag comes to.
 #[derive(Clone, Copy, PartialEq)]
@@ -211,9 +211,9 @@ impl Line<'_, '_> {
 
     /// Variables of the entry that no flag passes on were for the client alone. Those that choose its engine are refused.
     fn left_over(&mut self) -> Result<(), Refusal> {
-        let Some(Value::Table(given)) = self.entry.env.as_ref().map(|field| &field.node().value) else { return Ok(()) };
-        for entry in given.entries.iter().filter(|entry| self.env.get(&entry.key).is_none()) {
-            if entry.key.starts_with("DOCKER_") || entry.key.starts_with("CONTAINER_") {
+        let Some(given) = self.entry.env.as_ref().and_then(Field::table) else { return Ok(()) };
+        for entry in given.written().entries.iter().filter(|entry| self.env.get(&entry.key).is_none()) {
+            if ENGINE_VARIABLES.contains(&entry.key.as_str()) {
                 let text = format!("the variable {} would choose another engine", quoted(&entry.key));
                 return Err(Refusal { at: entry.at, text });
             }
