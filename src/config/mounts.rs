@@ -115,8 +115,13 @@ impl Guard {
 /// A path and, where links lead elsewhere, the real path behind it.
 fn with_real(path: &Path) -> Vec<PathBuf> {
     let mut paths = vec![path.to_owned()];
-    paths.extend(path.canonicalize().ok().filter(|real| real != path));
+    paths.extend(real(path).filter(|real| real != path));
     paths
+}
+
+/// The path with its links followed, as far as it exists: what is not there yet is known by what will hold it.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| Some(real(path.parent()?)?.join(path.file_name()?)))
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -6,7 +6,7 @@ use super::super::env::{ENGINE_VARIABLES, is_name};
 use super::super::fault::quoted;
 use super::super::file::{Entry, Node, Table, Value};
 use super::super::quantity;
-use super::{Draft, Field, Outer, Refusal, Word, own};
+use super::{Draft, Field, Line, Outer, Refusal, Word, own};
 
 /// What a flag comes to.
 #[derive(Clone, Copy, PartialEq)]
@@ -48,7 +48,7 @@ const FLAGS: [(&str, Option<char>, Meaning); 16] = [
 ];
 
 /// Reads the words of one line.
-struct Line<'a, 'd> {
+struct Reading<'a, 'd> {
     entry: &'d Outer<'a>,
     inner: &'d Table,
     draft: &'d mut Draft,
@@ -59,14 +59,14 @@ struct Line<'a, 'd> {
 
 /// Takes a line over.
 pub(super) fn run(
-    here: Word<'_>,
-    words: &[Word<'_>],
+    line: Line<'_>,
     entry: &Outer<'_>,
     inner: &Table,
     draft: &mut Draft,
     notes: &mut Vec<String>,
 ) -> Result<(), Refusal> {
-    let (first, words) = words.split_first().ok_or_else(|| here.refusal("it does not say \"run\""))?;
+    let here = line.command;
+    let (first, words) = line.args.split_first().ok_or_else(|| here.refusal("it does not say \"run\""))?;
     if first.text != "run" {
         return Err(first.refusal(format!(
             "{} {} is refused; only \"run\" can be",
@@ -74,13 +74,13 @@ pub(super) fn run(
             quoted(flag(first.text))
         )));
     }
-    let mut line = Line { entry, inner, draft, notes, env: Table::default(), secrets: Table::default() };
-    let rest = line.flags(words)?;
+    let mut reading = Reading { entry, inner, draft, notes, env: Table::default(), secrets: Table::default() };
+    let rest = reading.flags(words)?;
     let (image, args) = rest.split_first().ok_or_else(|| here.refusal("it names no image"))?;
-    line.left_over()?;
-    let Line { draft, env, secrets, .. } = line;
+    reading.left_over()?;
+    let Reading { draft, env, secrets, .. } = reading;
     draft.put("image", *image, Value::String(image.text.to_owned()))?;
-    draft.put("args", here, Value::List(args.iter().copied().map(own).collect()))?;
+    draft.put("args", here, Value::List(args.iter().map(own).collect()))?;
     for (key, table) in [("env", env), ("secrets", secrets)] {
         if !table.entries.is_empty() {
             draft.put(key, here, Value::Table(table))?;
@@ -94,7 +94,7 @@ fn flag(text: &str) -> &str {
     text.split_once('=').map_or(text, |(flag, _)| flag)
 }
 
-impl Line<'_, '_> {
+impl Reading<'_, '_> {
     /// Goes through the flags; what is left are the image and its arguments.
     fn flags<'w>(&mut self, words: &'w [Word<'w>]) -> Result<&'w [Word<'w>], Refusal> {
         let mut rest = words;

@@ -71,6 +71,8 @@ fn options_of_runners_that_are_not_understood_are_refused_by_name() {
         ("npx", r#""-p""#, "\"-p\" needs a value"),
         ("uvx", r#""--python", "3.12", "p""#, "the uvx option \"--python\" is refused"),
         ("uvx", r#""--index-url=x", "p""#, "the uvx option \"--index-url\" is refused"),
+        ("uvx", r#""--from", "a", "--from", "b", "p""#, "the uvx option \"--from\" is refused"),
+        ("npx", r#""-kLITERAL", "p""#, "the npx option \"-k\" is refused"),
         ("uvx", r#""-y", "p""#, "the uvx option \"-y\" is refused"),
     ] {
         let said = fault(&format!(r#"{{"command": "{command}", "args": [{args}]}}"#));
