@@ -6,6 +6,7 @@
 //! prepares what it may keep, [`reap`] removes what dead gateways left, and [`owner`] tells the dead from the living.
 
 pub mod bake;
+mod create;
 pub mod engine;
 pub mod image;
 pub mod owner;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountBindOptions,
-    MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits, RestartPolicy,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits, RestartPolicy,
     RestartPolicyNameEnum,
 };
 
@@ -29,6 +29,10 @@ pub const HOSTNAME: &str = "server";
 pub const HOME: &str = "/home/mcp";
 /// Open files.
 pub const NOFILE: i64 = 1024;
+/// Shared memory, in bytes.
+pub const SHM: u64 = 64 * MIB;
+
+const MIB: u64 = 1 << 20;
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -102,6 +106,11 @@ impl Compartment {
         })
     }
 
+    /// The container's name, for people; the nonce makes it unique.
+    pub(super) fn name(&self) -> String {
+        format!("bulkhead-{}-{:.8}", self.server.name.slug(), self.nonce)
+    }
+
     /// The labels that say whose it is.
     pub(super) fn labels(&self) -> HashMap<String, String> {
         let mut labels = self.owner.labels();
@@ -113,17 +122,16 @@ impl Compartment {
 
     /// The body of the request; `probe` is the volume that has the probe.
     pub fn body(&self, probe: &str) -> ContainerCreateBody {
-        let mut entrypoint = vec![format!("{PROBE}/probe"), self.nonce.clone()];
-        entrypoint.extend(self.command.iter().cloned());
-        let declared = self.env.iter().map(|(key, value)| format!("{key}={}", value.reveal()));
         // A name without a value takes the image's or the engine's variable of that name away.
-        let env = declared.chain(self.unset.iter().cloned()).collect();
+        let env = self.declared().chain(self.unset.iter().cloned()).collect();
         ContainerCreateBody {
             image: Some(self.image.clone()),
             hostname: Some(HOSTNAME.to_owned()),
             user: Some(self.user()),
-            entrypoint: Some(entrypoint),
+            entrypoint: Some(self.entrypoint()),
             cmd: Some(Vec::new()),
+            // The image's own check of its health would be a second program, which nothing proves.
+            healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
             env: Some(env),
             labels: Some(self.labels()),
             attach_stdin: Some(true),
@@ -144,6 +152,18 @@ impl Compartment {
         format!("{0}:{0}", self.server.uid)
     }
 
+    /// The program: the probe, which becomes the server's command.
+    pub(super) fn entrypoint(&self) -> Vec<String> {
+        let mut entrypoint = vec![format!("{PROBE}/probe"), self.nonce.clone()];
+        entrypoint.extend(self.command.iter().cloned());
+        entrypoint
+    }
+
+    /// The environment as `NAME=value`.
+    pub(super) fn declared(&self) -> impl Iterator<Item = String> {
+        self.env.iter().map(|(key, value)| format!("{key}={}", value.reveal()))
+    }
+
     fn host(&self, probe: &str) -> HostConfig {
         let Resources { memory, cpus, pids } = self.server.resources;
         let memory = i64::try_from(memory).unwrap_or(i64::MAX);
@@ -160,6 +180,7 @@ impl Compartment {
             network_mode: Some("none".to_owned()),
             ipc_mode: Some("private".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            shm_size: i64::try_from(SHM).ok(),
             init: Some(true),
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
             auto_remove: Some(false),
@@ -172,7 +193,8 @@ impl Compartment {
         }
     }
 
-    fn mounts(&self, probe: &str) -> Vec<Mount> {
+    /// The mounts that are asked for.
+    pub(super) fn mounts(&self, probe: &str) -> Vec<Mount> {
         let mut all = vec![volume(probe, PROBE, true)];
         all.extend(self.volumes.iter().map(|v| volume(&v.name, &v.at, false)));
         all.extend(self.server.mounts.iter().map(|m| Mount {
@@ -237,7 +259,6 @@ fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
 }
 
 fn tmpfs(uid: u32) -> Vec<Tmpfs> {
-    const MIB: u64 = 1 << 20;
     let strict = "rw,nosuid,nodev,noexec";
     vec![
         Tmpfs { at: "/tmp", size: 64 * MIB, options: format!("{strict},mode=1777") },
