@@ -14,6 +14,8 @@ pub mod reap;
 pub mod report;
 pub mod spec;
 mod start;
+#[cfg(test)]
+mod testing;
 pub mod verify;
 mod volume;
 

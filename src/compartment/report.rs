@@ -167,7 +167,7 @@ pub(super) mod tests {
         assert_eq!(report.interfaces().unwrap(), ["lo"]);
         assert_eq!(report.routes().unwrap(), Vec::<&str>::new());
         assert_eq!(report.limit("Max open files"), Some(("1024", "1024")));
-        assert_eq!(report.cgroup("pids.max"), Some("256"));
+        assert_eq!(report.cgroup("pids.max"), Some("64"));
         let mounts = report.mounts().unwrap();
         let root = mounts.iter().find(|m| m.at == "/").unwrap();
         assert!(!root.writable() && root.kind == "overlay");

@@ -4,6 +4,7 @@
 //! (a reconnect, a restart, a new secret) can leave a control out.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
@@ -56,8 +57,8 @@ pub struct Volume {
     pub at: String,
 }
 
-/// Everything that confines one instance.
-#[derive(Clone, Debug)]
+/// Everything that confines one instance. `Debug` leaves out the command, whose arguments may hold secrets.
+#[derive(Clone)]
 pub struct Compartment {
     pub(super) server: Server,
     pub(super) image: String,
@@ -68,6 +69,20 @@ pub struct Compartment {
     unset: Vec<String>,
     pub(super) tmpfs: Vec<Tmpfs>,
     pub(super) volumes: Vec<Volume>,
+}
+
+impl fmt::Debug for Compartment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compartment")
+            .field("server", &self.server)
+            .field("image", &self.image)
+            .field("owner", &self.owner)
+            .field("env", &self.env)
+            .field("unset", &self.unset)
+            .field("tmpfs", &self.tmpfs)
+            .field("volumes", &self.volumes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Compartment {
@@ -84,6 +99,7 @@ impl Compartment {
         let volumes = volumes(server, owner);
         let tmpfs = tmpfs(server.uid);
         let covered = |path: &str| {
+            let path = path.trim_end_matches('/');
             volumes.iter().any(|v| v.at == path)
                 || tmpfs.iter().any(|t| t.at == path)
                 || server.mounts.iter().any(|m| m.at == path)
@@ -141,7 +157,6 @@ impl Compartment {
             // The end of our connection is the end of the server's input, however we end.
             stdin_once: Some(true),
             tty: Some(false),
-            network_disabled: Some(true),
             host_config: Some(self.host(probe)),
             ..ContainerCreateBody::default()
         }
@@ -177,6 +192,7 @@ impl Compartment {
             nano_cpus: Some(nano(cpus)),
             pids_limit: Some(i64::from(pids)),
             ulimits: Some(vec![ulimit("nofile", NOFILE), ulimit("core", 0)]),
+            // Only this: a container whose network is disabled as well has no /etc/hosts, and no `localhost` then.
             network_mode: Some("none".to_owned()),
             ipc_mode: Some("private".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),

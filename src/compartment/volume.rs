@@ -28,13 +28,19 @@ const PLACE: &str = "/state";
 #[derive(Default)]
 pub(super) struct Prepared {
     probe: Mutex<Option<Probe>>,
-    /// With the user that each was given to.
-    volumes: DashMap<String, Arc<Mutex<Option<(Birth, u32)>>>>,
+    volumes: DashMap<String, Arc<Mutex<Option<Given>>>>,
 }
 
 struct Probe {
     volume: String,
     born: Birth,
+}
+
+/// A volume that was given to a user.
+#[derive(PartialEq, Eq)]
+struct Given {
+    born: Birth,
+    uid: u32,
 }
 
 /// When the engine made a volume, in its own words: another time, another volume of the same name.
@@ -73,7 +79,8 @@ impl Engine {
         let entry = self.prepared.volumes.entry(volume.name.clone()).or_default().clone();
         let mut known = entry.lock().await;
         let uid = compartment.server.uid;
-        let now = Some((self.volume(&volume.name, compartment.server.name.as_str()).await?, uid));
+        let born = self.volume(&volume.name, compartment.server.name.as_str()).await?;
+        let now = Some(Given { born, uid });
         if *known == now {
             return Ok(());
         }

@@ -6,7 +6,9 @@ use super::support::{FIXTURE, Gateway, fixture, server};
 async fn a_server_is_proven_and_can_be_used() {
     let gateway = Gateway::new();
     let mut talk = gateway.talk(&fixture(&[])).await;
-    for c in &talk.confined.evidence.controls { println!("{c:?}"); }
+    for c in &talk.confined.evidence.controls {
+        println!("{c:?}");
+    }
     talk.greet().await;
     let (text, error) = talk.call("whoami", serde_json::json!({})).await;
     println!("{text}");

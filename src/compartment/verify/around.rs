@@ -47,9 +47,12 @@ const PROVEN: [&str; 33] = [
 
 pub(super) fn network(v: &View<'_>) -> Control {
     let mode = v.host.network_mode.clone().unwrap_or_default();
-    let disabled = v.config.network_disabled == Some(true);
     let published =
         v.host.port_bindings.as_ref().is_some_and(|p| !p.is_empty()) || v.host.publish_all_ports == Some(true);
+    let joined = v.engine.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
+    let mut others: Vec<&str> = joined.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    others.retain(|name| *name != "none");
+    others.sort_unstable();
     let (interfaces, routes) = (v.inside.interfaces(), v.inside.routes());
     let only_lo = interfaces.as_ref().is_some_and(|all| all.iter().all(|name| *name == "lo"));
     let no_way = routes.as_ref().is_some_and(Vec::is_empty);
@@ -57,10 +60,10 @@ pub(super) fn network(v: &View<'_>) -> Control {
         (Some(all), Some(routes)) => format!("{}, {} routes out", all.join(","), routes.len()),
         _ => or_unread(None),
     };
-    let none = mode == "none" && disabled && !published;
-    let extra = [(disabled, ""), (!disabled, ", not disabled"), (published, ", ports published")];
-    let extra: String = extra.into_iter().filter(|(said, _)| *said).map(|(_, text)| text).collect();
-    control("network", "none", format!("{mode}{extra}"), inside, none && only_lo && no_way)
+    let none = mode == "none" && !published && others.is_empty();
+    let joined = others.iter().map(|name| format!(", joined {name}"));
+    let engine = joined.chain(published.then(|| ", ports published".to_owned())).fold(mode, |all, more| all + &more);
+    control("network", "none", engine, inside, none && only_lo && no_way)
 }
 
 /// Names only: values are compared where the engine tells them, and shown nowhere.
@@ -148,6 +151,9 @@ pub(super) fn labels(v: &View<'_>) -> Control {
 /// Whatever else an engine lets be set on a container is as it leaves it.
 pub(super) fn other_settings(v: &View<'_>) -> Control {
     let mut set: Vec<String> = Vec::new();
+    if v.host.runtime.is_none() {
+        set.push("Runtime not set".to_owned());
+    }
     if let Ok(Value::Object(all)) = serde_json::to_value(&v.host) {
         let others = all.into_iter().filter(|(name, _)| !PROVEN.contains(&name.as_str()));
         set.extend(

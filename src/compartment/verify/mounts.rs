@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::report::MountLine;
 use super::super::spec::PROBE;
 use super::Control;
-use super::places::{is_hidden, is_in_memory, is_protected};
+use super::places::{is_in_memory, is_kernels};
 use super::view::{View, control, or_unread};
 
 /// What an engine in a virtual machine may put before a path of its host: Docker Desktop, and the same on WSL.
@@ -171,7 +171,6 @@ fn is_engines(v: &View<'_>, m: &MountLine) -> bool {
     let strict = || ["nosuid", "nodev", "noexec"].iter().all(|o| m.options.iter().any(|set| set == o));
     let read_only = || m.options.iter().any(|o| o == "ro");
     let file = m.root.rsplit('/').next().unwrap_or_default();
-    let listed = |list: &Option<Vec<String>>| list.iter().flatten().any(|path| *path == m.at);
     match m.at.as_str() {
         "/proc" => whole("proc"),
         "/dev" => whole("tmpfs") && m.has("nosuid"),
@@ -188,8 +187,7 @@ fn is_engines(v: &View<'_>, m: &MountLine) -> bool {
                 && (v.asked.server.writable_root || !m.writable())
         }
         at if INITS.contains(&at) => read_only() && INIT_NAMES.iter().any(|name| file.contains(name)),
-        at if listed(&v.host.masked_paths) && is_of_kernel(at) => is_hidden(v, m),
-        at if listed(&v.host.readonly_paths) && is_of_kernel(at) => is_protected(m),
+        _ if is_kernels(v, m) => true,
         at => at.strip_prefix("/sys/fs/cgroup/").is_some_and(|c| !c.contains('/')) && whole("cgroup") && read_only(),
     }
 }
@@ -198,8 +196,4 @@ fn is_engines(v: &View<'_>, m: &MountLine) -> bool {
 fn is_of_this_container(v: &View<'_>, root: &str) -> bool {
     let id = v.engine.id.as_deref().filter(|id| !id.is_empty());
     id.is_some_and(|id| root.split('/').any(|part| part == id))
-}
-
-fn is_of_kernel(at: &str) -> bool {
-    at.starts_with("/proc/") || at.starts_with("/sys/")
 }

@@ -88,43 +88,52 @@ impl Memory<'_> {
 
 /// Files of the kernel that tell of the host, or change it: hidden, or read-only.
 pub(super) fn kernel_files(v: &View<'_>) -> Control {
-    let told = |list: &Option<Vec<String>>| list.iter().flatten().cloned().collect::<BTreeSet<String>>();
-    let (hidden, protected) = (told(&v.host.masked_paths), told(&v.host.readonly_paths));
-    let lacks = |list: &BTreeSet<String>, path: &&&str| !list.contains(**path);
-    let bare: Vec<&str> = HIDDEN.iter().filter(|p| lacks(&hidden, p)).copied().collect();
-    let open: Vec<&str> = PROTECTED.iter().filter(|p| lacks(&protected, p)).copied().collect();
-    let told_holds = bare.is_empty() && open.is_empty();
-    let engine =
-        if told_holds { "hidden or read-only".to_owned() } else { format!("not: {}", [bare, open].concat().join(" ")) };
+    let lacks = |list: &Option<Vec<String>>, path: &str| !list.iter().flatten().any(|listed| listed == path);
+    let bare = HIDDEN.iter().filter(|path| lacks(&v.host.masked_paths, path));
+    let open = PROTECTED.iter().filter(|path| lacks(&v.host.readonly_paths, path));
+    let missing: Vec<&str> = bare.chain(open).copied().collect();
     let here = v.inside.kernel_files.as_ref().filter(|all| all.iter().any(|path| path == ALWAYS));
-    let loose = here.map(|all| {
-        let hidden = |path: &str| HIDDEN.contains(&path) || hidden.contains(path);
-        let protected = |path: &str| PROTECTED.contains(&path) || protected.contains(path);
-        let all = all.iter().map(String::as_str);
-        all.filter(|path| match v.mount(path) {
-            Some(m) => !(hidden(path) && is_hidden(v, m) || protected(path) && is_protected(m)),
-            None => hidden(path) || protected(path),
-        })
-        .collect::<Vec<_>>()
-    });
-    let holds = told_holds && loose.as_ref().is_some_and(Vec::is_empty);
-    let inside = match loose {
-        Some(loose) if loose.is_empty() => "hidden or read-only".to_owned(),
-        Some(loose) => format!("not: {}", loose.join(" ")),
-        None => or_unread(None),
+    let loose = here.map(|all| all.iter().map(String::as_str).filter(|path| is_loose(v, path)).collect::<Vec<_>>());
+    let word = |loose: &[&str]| match loose {
+        [] => "hidden or read-only".to_owned(),
+        loose => format!("not: {}", loose.join(" ")),
     };
-    control("kernel files", "hidden or read-only", engine, inside, holds)
+    let holds = missing.is_empty() && loose.as_ref().is_some_and(Vec::is_empty);
+    let inside = loose.as_deref().map_or_else(|| or_unread(None), word);
+    control("kernel files", "hidden or read-only", word(&missing), inside, holds)
+}
+
+/// Whether a file of the kernel that is here is to be hidden or read-only, and is not.
+fn is_loose(v: &View<'_>, path: &str) -> bool {
+    match v.mount(path) {
+        Some(m) => !is_kernels(v, m),
+        None => is_to_be_hidden(v, path) || is_to_be_protected(v, path),
+    }
+}
+
+fn is_to_be_hidden(v: &View<'_>, path: &str) -> bool {
+    HIDDEN.contains(&path) || v.host.masked_paths.iter().flatten().any(|listed| listed == path)
+}
+
+fn is_to_be_protected(v: &View<'_>, path: &str) -> bool {
+    PROTECTED.contains(&path) || v.host.readonly_paths.iter().flatten().any(|listed| listed == path)
+}
+
+/// Whether a mount hides or protects one of the kernel's files that is to be so, and does nothing else.
+pub(super) fn is_kernels(v: &View<'_>, m: &MountLine) -> bool {
+    let of_kernel = m.at.starts_with("/proc/") || m.at.starts_with("/sys/");
+    of_kernel && (is_to_be_hidden(v, &m.at) && is_hidden(v, m) || is_to_be_protected(v, &m.at) && is_protected(m))
 }
 
 /// Whether a mount puts something empty over a place: a file system in memory that nobody can write to, or the null
 /// device of the container's own `/dev`.
-pub(super) fn is_hidden(v: &View<'_>, m: &MountLine) -> bool {
+fn is_hidden(v: &View<'_>, m: &MountLine) -> bool {
     let nothing = m.root == "/" && m.kind == "tmpfs" && !m.writable();
     let null = m.root == "/null" && v.mount("/dev").is_some_and(|dev| dev.kind == m.kind && dev.device == m.device);
     nothing || null
 }
 
 /// Whether a mount is a part of `/proc` over itself, read-only.
-pub(super) fn is_protected(m: &MountLine) -> bool {
+fn is_protected(m: &MountLine) -> bool {
     m.kind == "proc" && m.at.strip_prefix("/proc") == Some(m.root.as_str()) && !m.writable()
 }
