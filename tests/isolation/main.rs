@@ -3,5 +3,7 @@
 
 #![allow(dead_code, unused_imports)]
 
+mod mutation;
 mod proven;
+mod proxy;
 mod support;
