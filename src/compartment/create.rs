@@ -13,6 +13,8 @@ use crate::downstream::link::Ending;
 
 /// How long a removal is waited for; it goes on by itself after that.
 const UNDO: Duration = Duration::from_secs(5);
+/// How long an answer is waited for that nobody needs any more.
+const LATE: Duration = Duration::from_secs(60);
 
 /// A container that is being made, or is made. Dropped, it is removed by a task of its own: also when the engine answers
 /// only after nobody waits for it any more.
@@ -60,8 +62,9 @@ impl Drop for Made {
         let (Some(asked), Ok(runtime)) = (self.asked.take(), tokio::runtime::Handle::try_current()) else { return };
         let (docker, name) = (self.docker.clone(), std::mem::take(&mut self.name));
         runtime.spawn(async move {
-            let Ok(answer) = asked.await else { return };
-            if let Some(made) = made(&docker, &name, &answer) {
+            let silent = || Err(Error::RequestTimeoutError);
+            let answer = tokio::time::timeout(LATE, asked).await.unwrap_or_else(|_| Ok(silent()));
+            if let Some(made) = made(&docker, &name, &answer.unwrap_or_else(|_| silent())) {
                 made.kill().await;
             }
         });

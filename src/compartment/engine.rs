@@ -138,31 +138,43 @@ impl Engine {
         within: Duration,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<Result<T, Refused>, Fault> {
-        match tokio::time::timeout(within, call).await {
-            Ok(answer) => self.judge(what, answer).await,
-            Err(_) => {
-                self.forget().await;
-                let text = format!("the container engine did not {what} within {within:?}");
-                Err(Fault::new(Class::Engine, text))
-            }
-        }
+        let late = async {
+            tokio::time::sleep(within).await;
+            format!("the container engine did not {what} within {within:?}")
+        };
+        self.race(what, call, late).await
     }
 
     /// The same for a call that takes its time on a busy engine: it is waited for as long as the engine answers pings.
     pub(super) async fn wait<T>(
         &self,
         what: &str,
-        docker: &Docker,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<Result<T, Refused>, Fault> {
-        tokio::select! {
-            answer = call => self.judge(what, answer).await,
-            () = silence(docker) => {
-                self.forget().await;
-                let text = format!("the container engine has stopped answering when it was to {what}");
-                Err(Fault::new(Class::Engine, text))
+        self.race(what, call, std::future::pending()).await
+    }
+
+    async fn race<T>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, Error>>,
+        late: impl Future<Output = String>,
+    ) -> Result<Result<T, Refused>, Fault> {
+        let current = self.current.lock().await.as_ref().map(|connection| connection.docker.clone());
+        let silent = async {
+            match &current {
+                Some(docker) => silence(docker).await,
+                None => std::future::pending().await,
             }
-        }
+            format!("the container engine has stopped answering when it was to {what}")
+        };
+        let why = tokio::select! {
+            answer = call => return self.judge(what, answer).await,
+            why = late => why,
+            why = silent => why,
+        };
+        self.forget().await;
+        Err(Fault::new(Class::Engine, why))
     }
 
     async fn judge<T>(&self, what: &str, answer: Result<T, Error>) -> Result<Result<T, Refused>, Fault> {

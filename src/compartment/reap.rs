@@ -1,7 +1,9 @@
 //! What gateways that are gone left behind: found by label, removed by id. Touches nothing of the living.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use bollard::errors::Error;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 
 use crate::error::Fault;
@@ -9,6 +11,9 @@ use crate::error::Fault;
 use super::Engine;
 use super::engine::{CALL, is_missing};
 use super::owner::{Life, Owner, ROLE};
+
+/// How long another gateway's removal is left alone before it is asked for again.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -47,27 +52,37 @@ pub async fn leftovers(engine: &Engine, me: &Owner) -> Result<Vec<String>, Fault
     Ok(found.into_iter().filter(|c| c.life == Some(Life::Dead)).map(|c| c.shown).collect())
 }
 
-/// Removes the containers whose gateway is dead.
+/// Removes the containers whose gateway is dead. One that cannot be removed does not keep the others.
 pub async fn reap(engine: &Engine, me: &Owner) -> Result<Reaped, Fault> {
-    let docker = engine.docker().await?;
     let mut reaped = Reaped::default();
+    let mut failed = None;
     for container in find(engine, me).await? {
         match container.life {
             Some(Life::Alive) => {}
-            Some(Life::Dead) => {
-                let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
-                let remove = async {
-                    match docker.remove_container(&container.id, Some(options)).await {
-                        // Another gateway was quicker.
-                        Err(error) if is_missing(&error) => Ok(()),
-                        other => other,
-                    }
-                };
-                engine.call("remove a container", CALL, remove).await?;
-                reaped.removed.push(container.shown);
-            }
+            Some(Life::Dead) => match remove(engine, &container.id).await {
+                Ok(()) => reaped.removed.push(container.shown),
+                Err(fault) => failed = Some(fault),
+            },
             Some(Life::Elsewhere) | None => reaped.left.push(container.shown),
         }
     }
-    Ok(reaped)
+    failed.map_or(Ok(reaped), Err)
+}
+
+/// Removes a container and sees that it is gone, also where another gateway is at it.
+async fn remove(engine: &Engine, id: &str) -> Result<(), Fault> {
+    let docker = engine.docker().await?;
+    let removal = async {
+        loop {
+            let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+            match docker.remove_container(id, Some(options)).await {
+                Err(error) if is_missing(&error) => return Ok(()),
+                Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                other => return other,
+            }
+        }
+    };
+    engine.call("remove a container", CALL, removal).await
 }

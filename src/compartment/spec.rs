@@ -274,13 +274,15 @@ fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
     state.chain(cache).collect()
 }
 
+/// All belong to the user: where an image has such a directory, the engine gives it the mode it has there, which need not
+/// let anybody else write.
 fn tmpfs(uid: u32) -> Vec<Tmpfs> {
-    let strict = "rw,nosuid,nodev,noexec";
-    vec![
-        Tmpfs { at: "/tmp", size: 64 * MIB, options: format!("{strict},mode=1777") },
-        Tmpfs { at: "/run", size: 16 * MIB, options: format!("{strict},mode=1777") },
-        Tmpfs { at: HOME, size: 64 * MIB, options: format!("{strict},mode=0700,uid={uid},gid={uid}") },
-    ]
+    [("/tmp", 64, "1777"), ("/run", 16, "1777"), (HOME, 64, "0700")]
+        .map(|(at, mib, mode)| {
+            let options = format!("rw,nosuid,nodev,noexec,mode={mode},uid={uid},gid={uid}");
+            Tmpfs { at, size: mib * MIB, options }
+        })
+        .into()
 }
 
 fn env(server: &Server, image: &ImageFacts) -> BTreeMap<String, Sensitive> {

@@ -87,7 +87,7 @@ async fn prove(
             .with_inward(format!("server {server}: the engine refuses to {what}: {} ({})", why.message, why.status))
     };
     let made = made.insert(Made::ask(&docker, compartment.name(), compartment.body(&probe)));
-    let created = engine.wait("create a container", &docker, made.answer()).await?;
+    let created = engine.wait("create a container", made.answer()).await?;
     let created = created.map_err(|why| refused("create its container", why))?;
     if !created.warnings.is_empty() {
         // A limit that the kernel lacks is told here and nowhere else.
@@ -101,7 +101,7 @@ async fn prove(
     let attached = engine.call("attach to a container", CALL, docker.attach_container(id, Some(options))).await?;
     let AttachContainerResults { output, input } = attached;
     let mut output = output.map(|piece| piece.map(output_of).map_err(std::io::Error::other)).boxed();
-    let started = engine.wait("start a container", &docker, docker.start_container(id, None)).await?;
+    let started = engine.wait("start a container", docker.start_container(id, None)).await?;
     started.map_err(|why| refused("start its container", why))?;
     let inspect = engine.call("inspect a container", CALL, docker.inspect_container(id, None));
     let (report, inspected) = tokio::try_join!(first_line(&mut output, compartment), inspect)?;

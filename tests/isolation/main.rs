@@ -3,7 +3,11 @@
 
 #![allow(dead_code, unused_imports)]
 
+mod endings;
 mod mutation;
 mod proven;
 mod proxy;
+mod reap;
+mod state;
 mod support;
+mod trouble;

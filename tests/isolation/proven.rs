@@ -1,19 +1,127 @@
 //! Servers that are confined as asked are proven and can be used, in any image.
 
-use super::support::{FIXTURE, Gateway, fixture, server};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::support::{FIXTURE, Gateway, Talk, fixture, server};
+
+const GRACE: Duration = Duration::from_secs(5);
+
+async fn ends_well(gateway: &Gateway, talk: Talk) {
+    let ending = talk.end(GRACE).await;
+    assert_eq!((ending.code, ending.killed, ending.oom), (Some(0), false, false));
+    assert_eq!(gateway.containers().await, Vec::<String>::new(), "its end is the end of its container");
+}
 
 #[tokio::test]
-async fn a_server_is_proven_and_can_be_used() {
+async fn a_server_is_proven_can_be_used_and_ends_with_its_input() {
     let gateway = Gateway::new();
     let mut talk = gateway.talk(&fixture(&[])).await;
-    for c in &talk.confined.evidence.controls {
-        println!("{c:?}");
-    }
+    assert!(talk.confined.evidence.controls.iter().all(|c| c.holds));
     talk.greet().await;
-    let (text, error) = talk.call("whoami", serde_json::json!({})).await;
-    println!("{text}");
-    assert!(!error);
-    let ending = talk.end(std::time::Duration::from_secs(5)).await;
-    assert_eq!((ending.code, ending.killed, ending.oom), (Some(0), false, false));
+    let (text, _) = talk.call("whoami", json!({})).await;
+    let seen: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&seen["uid"], &seen["gid"], &seen["hostname"]), (&json!(10001), &json!(10001), &json!("server")));
+    assert_eq!(seen["net"], json!(["lo"]));
+    ends_well(&gateway, talk).await;
+}
+
+#[tokio::test]
+async fn its_environment_is_what_is_declared_and_nothing_else() {
+    let gateway = Gateway::new();
+    let entry = format!("image = {FIXTURE:?}\nenv = {{ TZ = \"UTC\", A = \"x y=z\" }}");
+    let mut talk = gateway.talk(&server(&entry)).await;
+    talk.greet().await;
+    let (text, _) = talk.call("env", json!({})).await;
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let declared = json!({ "A": "x y=z", "HOME": "/home/mcp", "LANG": "C.UTF-8", "PATH": path, "TZ": "UTC" });
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), declared);
+    ends_well(&gateway, talk).await;
+}
+
+#[tokio::test]
+async fn the_runtime_image_is_proven_with_node_and_with_python() {
+    let gateway = Gateway::new();
+    let node = r#"process.stdin.pipe(process.stdout)"#;
+    let python = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)";
+    for command in [json!(["node", "-e", node]), json!(["python3", "-c", python])] {
+        let mut talk = gateway.talk(&server(&format!("image = \"bulkhead/runtime\"\ncommand = {command}"))).await;
+        talk.send(json!({ "ping": 1 })).await;
+        assert_eq!(talk.line().await.as_deref(), Some(r#"{"ping":1}"#));
+        ends_well(&gateway, talk).await;
+    }
+}
+
+/// The probe's own image has nothing but the probe: no shell, no library, not even a directory for the rest.
+#[tokio::test]
+async fn an_image_without_a_shell_is_proven() {
+    let gateway = Gateway::new();
+    let mut talk =
+        gateway.talk(&server("image = \"bulkhead/probe\"\ncommand = [\"/probe/probe\", \"second\", \"/none\"]")).await;
+    let seen: Value = serde_json::from_str(&talk.line().await.unwrap()).unwrap();
+    assert_eq!(seen["nonce"], "second", "the first report is not passed on");
+    let mut names: Vec<&str> = seen["env"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["HOME", "LANG", "PATH"]);
+    assert_eq!(talk.line().await, None);
+    assert!(talk.errors().contains("cannot run \"/none\""), "{}", talk.errors());
+    assert_eq!(talk.end(GRACE).await.code, Some(127));
     gateway.is_clean().await;
+}
+
+#[tokio::test]
+async fn it_reaches_itself_by_name_and_nothing_else() {
+    let gateway = Gateway::new();
+    let script = r#"
+import socket
+own = socket.create_server(("localhost", 0))
+socket.create_connection(own.getsockname(), 5)
+print("itself", flush=True)
+for host in ("172.17.0.1", "169.254.169.254", "1.1.1.1"):
+    try:
+        socket.create_connection((host, 80), 3)
+        print(host, "reached", flush=True)
+    except OSError as e:
+        print(host, e.errno, flush=True)
+"#;
+    let entry = format!("image = {FIXTURE:?}\ncommand = {}", json!(["python3", "-c", script]));
+    let mut talk = gateway.talk(&server(&entry)).await;
+    assert_eq!(talk.line().await.as_deref(), Some("itself"));
+    for host in ["172.17.0.1", "169.254.169.254", "1.1.1.1"] {
+        // ENETUNREACH
+        assert_eq!(talk.line().await, Some(format!("{host} 101")));
+    }
+    ends_well(&gateway, talk).await;
+}
+
+#[tokio::test]
+async fn its_root_is_read_only_and_its_places_in_memory_are_not() {
+    let gateway = Gateway::new();
+    let mut talk = gateway.talk(&fixture(&[])).await;
+    talk.greet().await;
+    for path in ["/x", "/etc/x", "/work/x", "/.bulkhead/probe", "/sys/x", "/proc/sys/kernel/hostname"] {
+        let (text, error) = talk.call("write", json!({ "path": path, "content": "x" })).await;
+        let why = ["Read-only file system", "Permission denied"];
+        assert!(error && why.iter().any(|why| text.contains(why)), "{path}: {text}");
+    }
+    for path in ["/tmp/x", "/run/x", "/home/mcp/x", "/dev/shm/x"] {
+        let (text, error) = talk.call("write", json!({ "path": path, "content": "x" })).await;
+        assert!(!error, "{path}: {text}");
+    }
+    ends_well(&gateway, talk).await;
+}
+
+#[tokio::test]
+async fn a_writable_root_is_given_where_it_is_asked_for() {
+    let gateway = Gateway::new();
+    let entry = format!("image = {FIXTURE:?}\nwritable_root = true");
+    let mut talk = gateway.talk(&server(&entry)).await;
+    let root = talk.confined.evidence.controls.iter().find(|c| c.control == "root file system").unwrap();
+    assert_eq!((root.asked.as_str(), root.inside.as_str()), ("writable", "writable"));
+    talk.greet().await;
+    // A directory of the image that belongs to its user.
+    let (text, error) = talk.call("write", json!({ "path": "/work/x", "content": "x" })).await;
+    assert!(!error, "{text}");
+    ends_well(&gateway, talk).await;
 }

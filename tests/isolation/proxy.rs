@@ -13,6 +13,34 @@ use super::support::addresses;
 
 type Change = Box<dyn Fn(&mut Value) + Send + Sync>;
 
+/// One of the calls that a start is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Call {
+    Create,
+    Attach,
+    Start,
+    Inspect,
+    Remove,
+    Volume,
+    Archive,
+}
+
+impl Call {
+    fn of(method: &str, path: &str) -> Option<Self> {
+        let ends = |end: &str| path.contains("/containers/") && path.ends_with(end);
+        match method {
+            "POST" if ends("/create") => Some(Call::Create),
+            "POST" if ends("/attach") => Some(Call::Attach),
+            "POST" if ends("/start") => Some(Call::Start),
+            "GET" if ends("/json") => Some(Call::Inspect),
+            "DELETE" if path.contains("/containers/") => Some(Call::Remove),
+            "POST" if path.ends_with("/volumes/create") => Some(Call::Volume),
+            "PUT" if ends("/archive") => Some(Call::Archive),
+            _ => None,
+        }
+    }
+}
+
 /// What it does to a request instead of passing it on.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure {
@@ -34,8 +62,10 @@ struct Rules {
     create: Option<Change>,
     /// The report of a container that is as it was asked for, which every inspection is answered with.
     lie: Option<Value>,
-    /// Method, end of the path, and what becomes of such a request.
-    failures: Vec<(&'static str, &'static str, Failure)>,
+    /// Which request fails, and how.
+    failure: Option<(Call, Failure)>,
+    /// What the engine is made to warn of.
+    warning: Option<&'static str>,
     /// Once it hangs, nothing at all is answered any more.
     all_hang: bool,
 }
@@ -50,8 +80,8 @@ pub struct Proxy {
 struct State {
     rules: Rules,
     hung: std::sync::atomic::AtomicBool,
-    /// Method and path of every request.
-    seen: Mutex<Vec<String>>,
+    /// Every call that came.
+    seen: Mutex<Vec<Call>>,
     /// The request for a server's container, as it came.
     asked: Mutex<Option<Value>>,
     /// What was reported of it last.
@@ -74,15 +104,19 @@ impl Proxy {
         Proxy::with(Rules { create: Some(Box::new(create)), lie: Some(truth), ..Rules::default() })
     }
 
-    /// Fails for requests of this method and with this end of the path.
-    pub fn failing(method: &'static str, path: &'static str, failure: Failure) -> Self {
-        Proxy::with(Rules { failures: vec![(method, path, failure)], ..Rules::default() })
+    /// Fails for one of the calls.
+    pub fn failing(call: Call, failure: Failure) -> Self {
+        Proxy::with(Rules { failure: Some((call, failure)), ..Rules::default() })
     }
 
-    /// Answers nothing from such a request on.
-    pub fn hanging_from(method: &'static str, path: &'static str) -> Self {
-        let failures = vec![(method, path, Failure::Hang)];
-        Proxy::with(Rules { failures, all_hang: true, ..Rules::default() })
+    /// Answers nothing from such a call on.
+    pub fn hanging_from(call: Call) -> Self {
+        Proxy::with(Rules { failure: Some((call, Failure::Hang)), all_hang: true, ..Rules::default() })
+    }
+
+    /// Warns when a server's container is created.
+    pub fn warning(warning: &'static str) -> Self {
+        Proxy::with(Rules { warning: Some(warning), ..Rules::default() })
     }
 
     fn with(rules: Rules) -> Self {
@@ -117,10 +151,9 @@ impl Proxy {
         self.state.reported.lock().unwrap().clone().expect("a report")
     }
 
-    /// How many requests had this method and this end of the path.
-    pub fn count(&self, method: &str, path: &str) -> usize {
-        let seen = self.state.seen.lock().unwrap();
-        seen.iter().filter(|r| r.starts_with(&format!("{method} ")) && r.ends_with(path)).count()
+    /// How often a call came.
+    pub fn count(&self, call: Call) -> usize {
+        self.state.seen.lock().unwrap().iter().filter(|seen| **seen == call).count()
     }
 }
 
@@ -216,10 +249,10 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
         let mut words = request.first.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let path = path.split('?').next().unwrap_or_default().to_owned();
-        state.seen.lock().unwrap().push(format!("{method} {path}"));
+        let call = Call::of(method, &path);
+        state.seen.lock().unwrap().extend(call);
         let body = request.body(&mut client).await?;
-        let failures = &state.rules.failures;
-        let failure = failures.iter().find(|(m, end, _)| *m == method && path.ends_with(end)).map(|(_, _, f)| *f);
+        let failure = state.rules.failure.filter(|(failing, _)| call == Some(*failing)).map(|(_, failure)| failure);
         if state.rules.all_hang && failure.is_some() {
             state.hung.store(true, Relaxed);
         }
@@ -237,7 +270,7 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
             }
             _ => {}
         }
-        let body = if method == "POST" && path.ends_with("/containers/create") { create(state, body) } else { body };
+        let (body, is_server) = if call == Some(Call::Create) { create(state, body) } else { (body, false) };
         let has_body = request.is_chunked() || request.length().is_some();
         engine.write_all(&request.bytes(has_body.then_some(body.len()))).await?;
         engine.write_all(&body).await?;
@@ -253,9 +286,13 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
             tokio::io::copy_bidirectional(&mut client, &mut engine).await?;
             return Ok(());
         }
-        let is_report = method == "GET" && path.contains("/containers/") && path.ends_with("/json");
-        if is_report && status == "200" {
-            let body = report(state, answer.body(&mut engine).await?);
+        let rewritten: Option<fn(&State, Vec<u8>) -> Vec<u8>> = match (call, status) {
+            (Some(Call::Inspect), "200") => Some(report),
+            (Some(Call::Create), "201") if is_server => Some(made),
+            _ => None,
+        };
+        if let Some(rewritten) = rewritten {
+            let body = rewritten(state, answer.body(&mut engine).await?);
             client.write_all(&answer.bytes(Some(body.len()))).await?;
             client.write_all(&body).await?;
             continue;
@@ -285,17 +322,26 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The request for a container as the engine is to get it; helpers are left alone.
-fn create(state: &State, body: Vec<u8>) -> Vec<u8> {
+/// The request for a container as the engine is to get it, and whether it is a server's; helpers are left alone.
+fn create(state: &State, body: Vec<u8>) -> (Vec<u8>, bool) {
     let mut request: Value = serde_json::from_slice(&body).unwrap();
     if request["Labels"]["org.bulkhead.role"] != "server" {
-        return body;
+        return (body, false);
     }
     *state.asked.lock().unwrap() = Some(request.clone());
     if let Some(change) = &state.rules.create {
         change(&mut request);
     }
-    serde_json::to_vec(&request).unwrap()
+    (serde_json::to_vec(&request).unwrap(), true)
+}
+
+/// The answer to that request as the gateway is to get it.
+fn made(state: &State, body: Vec<u8>) -> Vec<u8> {
+    let mut answer: Value = serde_json::from_slice(&body).unwrap();
+    if let Some(warning) = state.rules.warning {
+        answer["Warnings"] = serde_json::json!([warning]);
+    }
+    serde_json::to_vec(&answer).unwrap()
 }
 
 /// The report of a container as the gateway is to get it.

@@ -93,7 +93,10 @@ fn each_key_changes_only_what_it_says() {
     assert_eq!(changed("memory = \"1g\""), ["/HostConfig/Memory", "/HostConfig/MemorySwap"]);
     assert_eq!(changed("cpus = 0.5"), ["/HostConfig/NanoCpus"]);
     assert_eq!(changed("pids = 64"), ["/HostConfig/PidsLimit"]);
-    assert_eq!(changed("user = 20001"), ["/HostConfig/Tmpfs//home/mcp", "/User"]);
+    assert_eq!(
+        changed("user = 20001"),
+        ["/HostConfig/Tmpfs//home/mcp", "/HostConfig/Tmpfs//run", "/HostConfig/Tmpfs//tmp", "/User"]
+    );
     assert_eq!(changed("state = \"/data\""), ["/HostConfig/Mounts"]);
     assert_eq!(changed("cache = true"), ["/HostConfig/Mounts"]);
     assert_eq!(changed("env = { TZ = \"UTC\" }"), ["/Env"]);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::compartment::testing::{PROBE_VOLUME, bind, owner, planned, server};
 use crate::compartment::{Compartment, Owner};
-use crate::config::{Sensitive, Server};
+use crate::config::Server;
 use crate::error::Class;
 
 use super::*;
@@ -41,7 +41,6 @@ impl Case {
         let mounts = vec![bind("/srv/notes", "/notes", false), bind("/srv/out", "/out", true)];
         let mut asked = planned(&Server { mounts, ..server(ENTRY) });
         asked.command = ["python3", "-u", "/srv/server.py"].map(str::to_owned).to_vec();
-        asked.env.insert("PATH".into(), Sensitive::new("/app/bin:/usr/bin:/bin"));
         let defaults = Defaults { runtime: "runc".into(), seccomp: Some("default".into()), apparmor: false };
         let engine = serde_json::from_str(include_str!("../../../tests/fixtures/inspect-20.10.json")).unwrap();
         let inside = serde_json::from_str(include_str!("../../../tests/fixtures/probe-v1.json")).unwrap();

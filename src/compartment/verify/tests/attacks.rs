@@ -46,7 +46,7 @@ fn no_mount_comes_in_beside_those_that_an_engine_makes() {
 #[test]
 fn none_of_the_engines_places_holds_anything_else() {
     for (what, at, from, to) in [
-        ("another container's hosts", "/etc/hosts", "133f2f5b", "00000000"),
+        ("another container's hosts", "/etc/hosts", "c1c1c1c1", "00000000"),
         ("a secret for the hosts", "/etc/hosts", "/hosts /etc", "/shadow /etc"),
         ("writable hosts", "/etc/hosts", "ro,relatime", "rw,relatime"),
         ("a writable host name", "/etc/hostname", "ro,relatime", "rw,relatime"),
