@@ -4,6 +4,21 @@
 //! [`start`] starts it and lets nobody speak to it before [`verify`] has held what the [`engine`] reports and what the
 //! probe inside [`report`]s against what was asked. [`image`] and [`bake`] say where the program comes from, [`volume`]
 //! prepares what it may keep, [`reap`] removes what dead gateways left, and [`owner`] tells the dead from the living.
+//!
+//! Nothing but [`Compartment::plan`] makes a compartment, and nothing changes one:
+//!
+//! ```compile_fail,E0451
+//! fn loosened(asked: bulkhead::compartment::Compartment) -> bulkhead::compartment::Compartment {
+//!     bulkhead::compartment::Compartment { tmpfs: Vec::new(), ..asked }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! use bulkhead::compartment::{Confined, Engine, start};
+//! async fn unconfined(engine: &Engine, server: bulkhead::config::Server) -> Confined {
+//!     start(engine, server, std::time::Duration::MAX).await.unwrap()
+//! }
+//! ```
 
 pub mod bake;
 mod create;

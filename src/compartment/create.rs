@@ -9,10 +9,12 @@ use bollard::query_parameters::CreateContainerOptions;
 use tokio::task::JoinHandle;
 
 use crate::downstream::attached::Attached;
-use crate::downstream::link::Ending;
+use crate::downstream::link::{Ending, Process as _};
 
 /// How long a removal is waited for; it goes on by itself after that.
 const UNDO: Duration = Duration::from_secs(5);
+/// How long the engine may take to see that a container has ended whose output has.
+const GRACE: Duration = Duration::from_secs(1);
 /// How long an answer is waited for that nobody needs any more.
 const LATE: Duration = Duration::from_secs(60);
 
@@ -51,9 +53,16 @@ impl Made {
     }
 
     /// Kills and removes it, if it was made. What takes too long goes on by itself.
-    pub(super) async fn undo(mut self) -> Ending {
+    pub(super) async fn undo(mut self) {
+        if let Some(made) = self.made.take() {
+            let _ = tokio::time::timeout(UNDO, made.discard()).await;
+        }
+    }
+
+    /// The same for one that ended by itself, to say how.
+    pub(super) async fn ending(mut self) -> Ending {
         let Some(made) = self.made.take() else { return Ending::default() };
-        tokio::time::timeout(UNDO, made.kill()).await.unwrap_or_default()
+        tokio::time::timeout(UNDO, made.end(GRACE)).await.unwrap_or_default()
     }
 }
 
@@ -65,7 +74,7 @@ impl Drop for Made {
             let silent = || Err(Error::RequestTimeoutError);
             let answer = tokio::time::timeout(LATE, asked).await.unwrap_or_else(|_| Ok(silent()));
             if let Some(made) = made(&docker, &name, &answer.unwrap_or_else(|_| silent())) {
-                made.kill().await;
+                made.discard().await;
             }
         });
     }

@@ -49,6 +49,8 @@ pub struct Defaults {
     pub seccomp: Option<String>,
     /// Whether it confines with AppArmor.
     pub apparmor: bool,
+    /// Whether it is Docker Desktop, whose virtual machine has the host's paths behind a prefix of its own.
+    pub desktop: bool,
 }
 
 impl Defaults {
@@ -65,6 +67,7 @@ impl Defaults {
             runtime: info.default_runtime.clone().unwrap_or_default(),
             seccomp: find("seccomp").map(|parts| profile(parts).unwrap_or_default()),
             apparmor: find("apparmor").is_some(),
+            desktop: info.operating_system.as_deref() == Some("Docker Desktop"),
         }
     }
 }
@@ -160,7 +163,8 @@ impl Engine {
         call: impl Future<Output = Result<T, Error>>,
         late: impl Future<Output = String>,
     ) -> Result<Result<T, Refused>, Fault> {
-        let current = self.current.lock().await.as_ref().map(|connection| connection.docker.clone());
+        // Whoever looks for the engine just now would hold us up, and sees by itself whether it answers.
+        let current = self.current.try_lock().ok().and_then(|c| c.as_ref().map(|connection| connection.docker.clone()));
         let silent = async {
             match &current {
                 Some(docker) => silence(docker).await,

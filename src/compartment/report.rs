@@ -110,6 +110,13 @@ impl Report {
         Some(named.map(|(name, _)| name.trim()).collect())
     }
 
+    /// Whether nothing has ever gone through an interface.
+    pub fn is_idle(&self, interface: &str) -> bool {
+        let mut named = self.net_dev.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once(':'));
+        let counters = named.find(|(name, _)| name.trim() == interface).map(|(_, counters)| counters);
+        counters.is_some_and(|all| all.split_whitespace().all(|count| count == "0"))
+    }
+
     /// Routes that lead anywhere but to `lo`, both families; `None` where the first family cannot be read.
     pub fn routes(&self) -> Option<Vec<&str>> {
         let four = self.route.as_deref()?.lines().skip(1).filter(|l| !l.trim().is_empty());

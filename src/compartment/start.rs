@@ -18,6 +18,7 @@ use super::engine::{CALL, Refused};
 use super::report::Report;
 use super::spec::Compartment;
 use super::verify::{Evidence, Readings};
+use super::volume::PROBE_IMAGE;
 
 /// Longest report of the probe.
 const REPORT: usize = 1 << 20;
@@ -57,10 +58,11 @@ pub async fn start(engine: &Engine, compartment: Compartment, within: Duration) 
 /// Removes what there is of the container, and adds to the fault how it ended where it ended by itself.
 async fn undone(fault: Fault, made: Option<Made>) -> Fault {
     let Some(made) = made else { return fault };
-    let ending = made.undo().await;
     if fault.class != Class::Crashed {
+        made.undo().await;
         return fault;
     }
+    let ending = made.ending().await;
     Fault::new(fault.class, format!("{}: {ending}", fault.outward)).with_inward(format!("{}: {ending}", fault.inward))
 }
 
@@ -176,6 +178,10 @@ async fn first_line(
         .ok()
         .filter(|r| r.bulkhead_probe == 1 && r.nonce == compartment.nonce)
         .ok_or_else(|| Fault::new(Class::Isolation, format!("server {server}: its first words are not the probe's")))?;
+    if report.namespaces.is_empty() {
+        let text = format!("server {server}: the image {PROBE_IMAGE:?} is older than this gateway: run scripts/setup");
+        return Err(Fault::new(Class::Isolation, text));
+    }
     let mut early: VecDeque<Output> = errors.pieces.into_iter().map(Output::Stderr).collect();
     if !rest.is_empty() {
         early.push_back(Output::Stdout(rest));

@@ -20,7 +20,7 @@ use super::owner::{Owner, ROLE};
 use super::spec::{Compartment, SERVER, Volume};
 
 /// The image that has the probe at `/probe`.
-const PROBE_IMAGE: &str = "bulkhead/probe";
+pub(super) const PROBE_IMAGE: &str = "bulkhead/probe";
 /// Where a volume is while it is being prepared.
 const PLACE: &str = "/state";
 
@@ -62,7 +62,7 @@ impl Engine {
         let born = self.volume(&volume, "probe").await?;
         // The engine copies what the image has at that place into an empty volume when a container is created. Doing it
         // twice, or in two gateways at once, copies the same bytes.
-        self.helper(&image, mount("/probe", &volume, false), owner).await?.kill().await;
+        self.helper(&image, mount("/probe", &volume, false), owner).await?.discard().await;
         *known = Some(Probe { volume: volume.clone(), born });
         Ok(volume)
     }
@@ -87,7 +87,7 @@ impl Engine {
         let image = self.probe_image().await?;
         let container = self.helper(&image, mount(PLACE, &volume.name, true), &compartment.owner).await?;
         let owned = self.own(&container, uid).await;
-        container.kill().await;
+        container.discard().await;
         owned?;
         *known = now;
         Ok(())

@@ -46,14 +46,9 @@ impl Attached {
         &self.container.id
     }
 
-    /// Kills and removes it at once, and says how it ended.
-    pub async fn kill(&self) -> Ending {
-        let state = self.container.state().await.unwrap_or_default();
+    /// Kills and removes it at once.
+    pub async fn discard(&self) {
         self.remove().await;
-        let killed = state.running.unwrap_or(false);
-        // While it runs the engine shows an exit code of 0, which is none.
-        let code = state.exit_code.filter(|_| !killed);
-        Ending { code, oom: state.oom_killed.unwrap_or(false), killed }
     }
 
     async fn remove(&self) {

@@ -1,13 +1,12 @@
 //! Isolation on the real engine: proven, refused, ended, cleared away. Needs the images of `scripts/setup`, and the
 //! fixture server's.
 
-#![allow(dead_code, unused_imports)]
-
 mod endings;
 mod mutation;
 mod proven;
 mod proxy;
 mod reap;
+mod speed;
 mod state;
 mod support;
 mod trouble;

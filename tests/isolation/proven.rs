@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::support::{FIXTURE, Gateway, Talk, fixture, server};
+use super::support::{FIXTURE, Gateway, Talk, fixture, server, socket};
 
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -124,4 +124,24 @@ async fn a_writable_root_is_given_where_it_is_asked_for() {
     let (text, error) = talk.call("write", json!({ "path": "/work/x", "content": "x" })).await;
     assert!(!error, "{text}");
     ends_well(&gateway, talk).await;
+}
+
+/// As with an engine in a virtual machine or on another host: nothing of the proof needs this machine's own files.
+#[tokio::test]
+async fn an_engine_that_is_reached_over_tcp_proves_the_same() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    let forwarder = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut engine = tokio::net::UnixStream::connect(socket()).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut engine).await;
+            });
+        }
+    });
+    let gateway = Gateway::at(vec![address]);
+    let mut talk = gateway.talk(&fixture(&[])).await;
+    talk.greet().await;
+    ends_well(&gateway, talk).await;
+    forwarder.abort();
 }

@@ -2,15 +2,18 @@
 //! answers inspections with what was asked for, or fails where a test wants it to.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
-use super::support::addresses;
+use super::support::socket;
 
+type Rewrite = fn(&State, Vec<u8>) -> Vec<u8>;
 type Change = Box<dyn Fn(&mut Value) + Send + Sync>;
 
 /// One of the calls that a start is made of.
@@ -79,7 +82,9 @@ pub struct Proxy {
 
 struct State {
     rules: Rules,
-    hung: std::sync::atomic::AtomicBool,
+    hung: AtomicBool,
+    broken: AtomicBool,
+    connections: Mutex<JoinSet<()>>,
     /// Every call that came.
     seen: Mutex<Vec<Call>>,
     /// The request for a server's container, as it came.
@@ -124,7 +129,9 @@ impl Proxy {
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
         let state = Arc::new(State {
             rules,
-            hung: Default::default(),
+            hung: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            connections: Mutex::default(),
             seen: Mutex::default(),
             asked: Mutex::default(),
             reported: Mutex::default(),
@@ -133,10 +140,12 @@ impl Proxy {
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let state = shared.clone();
-                tokio::spawn(async move {
-                    // A side that goes away in the middle is part of what is tested.
-                    let _ = serve(&state, client).await;
-                });
+                if !shared.broken.load(Relaxed) {
+                    shared.connections.lock().unwrap().spawn(async move {
+                        // A side that goes away in the middle is part of what is tested.
+                        let _ = serve(&state, client).await;
+                    });
+                }
             }
         });
         Proxy { dir, state, task }
@@ -144,6 +153,16 @@ impl Proxy {
 
     pub fn addresses(&self) -> Vec<String> {
         vec![format!("unix://{}", self.dir.path().join("s").display())]
+    }
+
+    /// Breaks off every connection, and takes none until it is mended.
+    pub fn breaks(&self) {
+        self.state.broken.store(true, Relaxed);
+        self.state.connections.lock().unwrap().abort_all();
+    }
+
+    pub fn mends(&self) {
+        self.state.broken.store(false, Relaxed);
     }
 
     /// The last report of a server's container that went through.
@@ -160,6 +179,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.task.abort();
+        self.breaks();
     }
 }
 
@@ -240,11 +260,8 @@ async fn chunk(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> io::Result<
 }
 
 async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
-    use std::sync::atomic::Ordering::Relaxed;
-    let real = addresses();
-    let real = real.iter().find_map(|a| a.strip_prefix("unix://").filter(|p| std::path::Path::new(p).exists()));
     let mut client = BufReader::new(client);
-    let mut engine = BufReader::new(UnixStream::connect(real.expect("the engine's socket")).await?);
+    let mut engine = BufReader::new(UnixStream::connect(socket()).await?);
     while let Some(request) = Head::read(&mut client).await? {
         let mut words = request.first.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -286,7 +303,7 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
             tokio::io::copy_bidirectional(&mut client, &mut engine).await?;
             return Ok(());
         }
-        let rewritten: Option<fn(&State, Vec<u8>) -> Vec<u8>> = match (call, status) {
+        let rewritten: Option<Rewrite> = match (call, status) {
             (Some(Call::Inspect), "200") => Some(report),
             (Some(Call::Create), "201") if is_server => Some(made),
             _ => None,

@@ -1,6 +1,7 @@
 //! What the tests of isolation share: the engine, a gateway of each test's own, and a conversation with a server.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,12 @@ pub const LONG: Duration = Duration::from_secs(60);
 /// Where the engine is, as the gateway would find it.
 pub fn addresses() -> Vec<String> {
     engine_candidates(&ProcessEnvironment).expect("an address of an engine")
+}
+
+/// The engine's socket on this machine.
+pub fn socket() -> PathBuf {
+    let here = addresses().into_iter().filter_map(|a| a.strip_prefix("unix://").map(PathBuf::from));
+    here.into_iter().find(|path| path.exists()).expect("an engine's socket")
 }
 
 /// One test's gateway: an engine, and a name that nothing else of this machine has.
@@ -209,11 +216,5 @@ impl Talk {
     pub async fn end(mut self, grace: Duration) -> Ending {
         let _ = self.input.shutdown().await;
         self.confined.process.end(grace).await
-    }
-
-    /// Vanishes without ending it, as a gateway does that is killed.
-    pub fn vanish(self) -> String {
-        std::mem::forget(self.confined.process);
-        self.confined.container
     }
 }

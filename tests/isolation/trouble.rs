@@ -185,3 +185,21 @@ async fn an_engine_that_comes_back_is_found_again() {
     assert_eq!(talk.end(LONG).await.code, Some(0));
     gateway.is_clean().await;
 }
+
+/// As when the engine is restarted: what could not be removed is removed once it is there again.
+#[tokio::test]
+async fn what_an_engine_could_not_remove_is_removed_when_it_is_back() {
+    let proxy = Proxy::new();
+    let gateway = Gateway::at(proxy.addresses());
+    let mut talk = gateway.talk(&fixture(&["--ignore-eof"])).await;
+    talk.greet().await;
+    proxy.breaks();
+    assert_eq!(talk.line().await, None, "its output is at an end");
+    let began = Instant::now();
+    let ending = talk.end(Duration::from_millis(300)).await;
+    assert_eq!(ending.to_string(), "exit code unknown");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(gateway.containers().await.len(), 1);
+    proxy.mends();
+    gateway.is_clean().await;
+}

@@ -45,6 +45,9 @@ const PROVEN: [&str; 33] = [
     "VolumesFrom",
 ];
 
+/// Tunnels that some kernels put into every network of their own, down and without a route.
+const IDLE: [&str; 9] = ["tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"];
+
 pub(super) fn network(v: &View<'_>) -> Control {
     let mode = v.host.network_mode.clone().unwrap_or_default();
     let published =
@@ -54,7 +57,8 @@ pub(super) fn network(v: &View<'_>) -> Control {
     others.retain(|name| *name != "none");
     others.sort_unstable();
     let (interfaces, routes) = (v.inside.interfaces(), v.inside.routes());
-    let only_lo = interfaces.as_ref().is_some_and(|all| all.iter().all(|name| *name == "lo"));
+    let is_none = |name: &&str| *name == "lo" || IDLE.contains(name) && v.inside.is_idle(name);
+    let only_lo = interfaces.as_ref().is_some_and(|all| all.iter().all(is_none));
     let no_way = routes.as_ref().is_some_and(Vec::is_empty);
     let inside = match (&interfaces, &routes) {
         (Some(all), Some(routes)) => format!("{}, {} routes out", all.join(","), routes.len()),

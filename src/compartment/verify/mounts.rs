@@ -1,6 +1,6 @@
 //! The control that nothing is mounted but what was asked for and what an engine mounts in every container. Pure.
 
-use bollard::models::MountPoint;
+use bollard::models::{Mount, MountPoint, MountType};
 use serde_json::Value;
 
 use super::super::report::MountLine;
@@ -9,7 +9,7 @@ use super::Control;
 use super::places::{is_in_memory, is_kernels};
 use super::view::{View, control, or_unread};
 
-/// What an engine in a virtual machine may put before a path of its host: Docker Desktop, and the same on WSL.
+/// What Docker Desktop puts before a path of its host, also on WSL.
 const HOSTED: [&str; 2] = ["/host_mnt", "/run/desktop/mnt/host"];
 /// Where engines put their own init.
 const INITS: [&str; 4] = ["/sbin/docker-init", "/usr/sbin/docker-init", "/dev/init", "/run/podman-init"];
@@ -73,22 +73,23 @@ fn shown(at: &str, write: bool) -> String {
 
 /// The engine tells it twice: the request as it took it, and the mounts that it made of it.
 fn reported(v: &View<'_>, places: &[Place<'_>]) -> (String, bool) {
-    let request = |mounts: &[bollard::models::Mount]| {
+    let request = |mounts: &[Mount]| {
         let mut all: Vec<String> = mounts.iter().map(|m| bare(serde_json::to_value(m)).to_string()).collect();
         all.sort();
         all
     };
-    let taken = request(v.host.mounts.as_deref().unwrap_or_default());
-    let changed = if taken == request(&v.asked.mounts(v.probe)) { None } else { Some("not as requested".to_owned()) };
+    let taken: Vec<Mount> = v.host.mounts.iter().flatten().map(|mount| unhosted(v, mount)).collect();
+    let as_requested = request(&taken) == request(&v.asked.mounts(v.probe));
+    let changed = (!as_requested).then(|| "not as requested".to_owned());
     let points = v.engine.mounts.as_deref().unwrap_or_default();
-    let strange = points.iter().filter(|p| !places.iter().any(|place| place.is(p))).map(|p| {
+    let strange = points.iter().filter(|p| !places.iter().any(|place| place.is(v, p))).map(|p| {
         let source = p.source.as_deref().unwrap_or_default();
         format!(
             "not asked for: {} from {source:?}",
             shown(p.destination.as_deref().unwrap_or("?"), p.rw.unwrap_or(true))
         )
     });
-    let missing = places.iter().filter(|place| points.iter().filter(|p| place.is(p)).count() != 1);
+    let missing = places.iter().filter(|place| points.iter().filter(|p| place.is(v, p)).count() != 1);
     let missing = missing.map(|place| format!("missing: {}", place.at));
     let raw = [("binds", &v.host.binds), ("volumes from", &v.host.volumes_from)];
     let raw = raw
@@ -117,7 +118,7 @@ fn bare(value: Result<Value, serde_json::Error>) -> Value {
 }
 
 impl Place<'_> {
-    fn is(&self, point: &MountPoint) -> bool {
+    fn is(&self, v: &View<'_>, point: &MountPoint) -> bool {
         let alike = match &self.from {
             From::Volume(name) => {
                 point.typ.as_deref() == Some("volume")
@@ -127,7 +128,7 @@ impl Place<'_> {
             From::Host(path) => {
                 point.typ.as_deref() == Some("bind")
                     && matches!(point.propagation.as_deref(), Some("rprivate" | "private"))
-                    && point.source.as_deref().is_some_and(|source| is_path(source, path))
+                    && point.source.as_deref().is_some_and(|source| on_host(v, source) == path)
             }
         };
         alike && point.destination.as_deref() == Some(self.at) && point.rw == Some(self.write)
@@ -144,8 +145,16 @@ impl Place<'_> {
     }
 }
 
-fn is_path(source: &str, path: &str) -> bool {
-    source == path || HOSTED.iter().any(|hosted| source.strip_prefix(hosted) == Some(path))
+/// The path of the host behind one that the engine tells.
+fn on_host<'a>(v: &View<'_>, source: &'a str) -> &'a str {
+    let hosted = HOSTED.iter().find_map(|hosted| source.strip_prefix(hosted).filter(|path| path.starts_with('/')));
+    hosted.filter(|_| v.defaults.desktop).unwrap_or(source)
+}
+
+fn unhosted(v: &View<'_>, mount: &Mount) -> Mount {
+    let source = mount.source.as_deref().map(|source| on_host(v, source).to_owned());
+    let source = if mount.typ == Some(MountType::BIND) { source } else { mount.source.clone() };
+    Mount { source, ..mount.clone() }
 }
 
 /// Everything that is mounted is one of the engine's own places or one that was asked for, once, and not more writable.

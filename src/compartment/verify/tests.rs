@@ -41,7 +41,7 @@ impl Case {
         let mounts = vec![bind("/srv/notes", "/notes", false), bind("/srv/out", "/out", true)];
         let mut asked = planned(&Server { mounts, ..server(ENTRY) });
         asked.command = ["python3", "-u", "/srv/server.py"].map(str::to_owned).to_vec();
-        let defaults = Defaults { runtime: "runc".into(), seccomp: Some("default".into()), apparmor: false };
+        let defaults = Defaults { runtime: "runc".into(), seccomp: Some("default".into()), ..Defaults::default() };
         let engine = serde_json::from_str(include_str!("../../../tests/fixtures/inspect-20.10.json")).unwrap();
         let inside = serde_json::from_str(include_str!("../../../tests/fixtures/probe-v1.json")).unwrap();
         Case { asked, defaults, engine, inside }

@@ -236,8 +236,15 @@ fn the_engines_own_defaults_are_held_against_what_they_are_to_be() {
 }
 
 #[test]
-fn an_engine_in_a_virtual_machine_shows_host_paths_behind_its_own_prefix() {
+fn only_docker_desktop_shows_host_paths_behind_a_prefix_of_its_own() {
     for source in ["/host_mnt/srv/notes", "/run/desktop/mnt/host/srv/notes"] {
-        assert_eq!(Case::captured().engine("/Mounts/3/Source", source).broken(), NONE, "{source}");
+        let mut case = Case::captured().engine("/Mounts/3/Source", source);
+        assert_eq!(case.broken(), ["mounts"], "{source}");
+        case.defaults.desktop = true;
+        assert_eq!(case.broken(), NONE, "{source}");
+        let case = case.engine("/HostConfig/Mounts/3/Source", source);
+        assert_eq!(case.broken(), NONE, "{source}");
+        assert_eq!(case.clone().engine("/Mounts/3/Source", "/host_mntsrv/notes").broken(), ["mounts"]);
+        assert_eq!(case.engine("/Mounts/3/Source", "/host_mnt/evil/srv/notes").broken(), ["mounts"]);
     }
 }

@@ -86,6 +86,7 @@ fn flips() -> Vec<Flip> {
         c
     });
     other("network", "an interface", |c| c.reworded("net_dev", "    lo:", "  eth0: 0\n    lo:"));
+    other("network", "a tunnel that is used", |c| c.reworded("net_dev", "    lo:", " tunl0: 1 0\n    lo:"));
     other("network", "a route", |c| {
         let text = format!("{}eth0 00000000 010011AC 0003\n", c.inside["route"].as_str().unwrap());
         c.inside("route", text)
@@ -165,6 +166,13 @@ fn what_cannot_be_read_does_not_hold() {
 #[test]
 fn a_kernel_without_the_newer_family_of_addresses_has_no_routes_of_it() {
     assert_eq!(Case::captured().inside("ipv6_route", Value::Null).broken(), NONE);
+}
+
+#[test]
+fn tunnels_that_the_kernel_puts_everywhere_lead_nowhere() {
+    let case = Case::captured().reworded("net_dev", "    lo:", " tunl0: 0 0 0\nip6tnl0: 0 0 0\n    lo:");
+    assert_eq!(case.broken(), NONE);
+    assert_eq!(case.control("network").inside, "tunl0,ip6tnl0,lo, 0 routes out");
 }
 
 #[test]
