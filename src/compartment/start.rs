@@ -105,8 +105,14 @@ async fn prove(
     let mut output = output.map(|piece| piece.map(output_of).map_err(std::io::Error::other)).boxed();
     let started = engine.wait("start a container", docker.start_container(id, None)).await?;
     started.map_err(|why| refused("start its container", why))?;
-    let inspect = engine.call("inspect a container", CALL, docker.inspect_container(id, None));
-    let (report, inspected) = tokio::try_join!(first_line(&mut output, compartment), inspect)?;
+    let nothing = Report::default();
+    let told = async {
+        let inspected = engine.call("inspect a container", CALL, docker.inspect_container(id, None)).await?;
+        let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &nothing };
+        Evidence::told(compartment, &readings)?;
+        Ok(inspected)
+    };
+    let (report, inspected) = tokio::try_join!(first_line(&mut output, compartment), told)?;
     let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &report.report };
     let evidence = Evidence::gather(compartment, &readings).proven(server.as_str())?;
     let early = stream::iter(report.early.into_iter().map(Ok));

@@ -65,6 +65,13 @@ impl Evidence {
         Evidence { digest: crate::hex(&Sha256::digest(text)), controls }
     }
 
+    /// Refuses at once what only the engine can tell and tells otherwise: for that nothing needs to be seen from inside.
+    pub(super) fn told(asked: &Compartment, readings: &Readings<'_>) -> Result<(), Fault> {
+        let mut evidence = Evidence::gather(asked, readings);
+        evidence.controls.retain(|control| control.inside == view::UNSEEN);
+        evidence.proven(asked.server.name.as_str()).map(drop)
+    }
+
     /// The evidence, if every control holds; else the refusal that names those that do not.
     pub fn proven(self, server: &str) -> Result<Self, Fault> {
         let broken: Vec<&Control> = self.controls.iter().filter(|c| !c.holds).collect();

@@ -253,3 +253,74 @@ async fn every_control_has_a_mutation() {
     }
     confined.link.process.end(Duration::ZERO).await;
 }
+
+/// Fields whose absence says the same as their value, since the engine, or the fixture's image, has that by itself.
+const SAME: [&str; 16] = [
+    "/AttachStderr",
+    "/AttachStdin",
+    "/AttachStdout",
+    "/Cmd",
+    "/Env/0",
+    "/Env/1",
+    "/Env/2",
+    "/HostConfig/AutoRemove",
+    "/HostConfig/IpcMode",
+    "/HostConfig/Privileged",
+    "/HostConfig/RestartPolicy",
+    "/HostConfig/RestartPolicy/Name",
+    "/HostConfig/ShmSize",
+    "/HostConfig/Ulimits/1/Hard",
+    "/HostConfig/Ulimits/1/Soft",
+    "/Tty",
+];
+
+/// Every place in a request, elements of lists included.
+fn places(at: &str, value: &Value, found: &mut Vec<String>) {
+    let members: Vec<(String, &Value)> = match value {
+        Value::Object(members) => members.iter().map(|(name, value)| (name.replace('/', "~1"), value)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(n, value)| (n.to_string(), value)).collect(),
+        _ => Vec::new(),
+    };
+    for (name, value) in members {
+        let place = format!("{at}/{name}");
+        places(&place, value, found);
+        found.push(place);
+    }
+}
+
+fn without(body: &mut Value, place: &str) {
+    let (parent, name) = place.rsplit_once('/').unwrap();
+    let gone = match body.pointer_mut(parent).unwrap() {
+        Value::Object(members) => members.remove(&name.replace("~1", "/")),
+        Value::Array(items) => Some(items.remove(name.parse().unwrap())),
+        _ => None,
+    };
+    gone.unwrap_or_else(|| panic!("no {place}"));
+}
+
+/// A request that leaves anything out at all is found out, whatever it is: also a field that is new in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_left_out_of_a_request_is_found_out() {
+    let body = serde_json::to_value(Gateway::new().plan(&entry()).await.unwrap().body("probe")).unwrap();
+    let mut all = Vec::new();
+    places("", &body, &mut all);
+    let met = all.into_iter().map(|place| async move {
+        let dropped = place.clone();
+        let proxy = Proxy::changing(move |body| without(body, &dropped));
+        let gateway = Gateway::at(proxy.addresses());
+        let proven = gateway.start(&entry()).await;
+        let same = SAME.contains(&place.as_str());
+        let unmet = match &proven {
+            Ok(_) if !same => Some("proven".to_owned()),
+            Err(fault) if same => Some(format!("refused: {}", fault.inward)),
+            Err(fault) if !matches!(fault.class, Class::Isolation | Class::Crashed) => Some(fault.inward.clone()),
+            _ => None,
+        };
+        if let Ok(proven) = proven {
+            proven.link.process.end(Duration::ZERO).await;
+        }
+        gateway.is_clean().await;
+        unmet.map(|unmet| format!("{place}: {unmet}"))
+    });
+    none_is_unmet(stream::iter(met)).await;
+}
