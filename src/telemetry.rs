@@ -8,10 +8,23 @@ use crate::config::env::Environment;
 /// The variable that holds the filter, such as `bulkhead=debug`.
 pub const FILTER: &str = "BULKHEAD_LOG";
 
+/// How much is said where the filter variable says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chatter {
+    /// What an operator of a running gateway wants to see.
+    Serving,
+    /// Only what is wrong: the result is what a command is for.
+    Command,
+}
+
 /// Sets up the log for the whole process; `terminal` says whether standard error is one. A second call changes nothing.
-pub fn start(env: &dyn Environment, terminal: bool) {
+pub fn start(env: &dyn Environment, terminal: bool, chatter: Chatter) {
     let filter = env.var(FILTER).and_then(|text| EnvFilter::try_new(text).ok());
-    let filter = filter.unwrap_or_else(|| EnvFilter::new("bulkhead=info,warn"));
+    let usual = match chatter {
+        Chatter::Serving => "bulkhead=info,warn",
+        Chatter::Command => "warn",
+    };
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(usual));
     let colour = terminal && env.var("NO_COLOR").is_none_or(|v| v.is_empty());
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)

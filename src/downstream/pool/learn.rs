@@ -20,7 +20,12 @@ const ENGINE_PAUSE: Duration = Duration::from_secs(15);
 impl Pool {
     /// Starts, in the background, every server whose tools are not known yet, on behalf of a principal.
     pub fn learn_all(self: &Arc<Self>, principal: &Principal, session: &str) {
-        for entry in &self.servers {
+        self.learn_some(principal, session, |_| true);
+    }
+
+    /// The same for the servers selected.
+    pub fn learn_some(self: &Arc<Self>, principal: &Principal, session: &str, selected: impl Fn(&Entry) -> bool) {
+        for entry in self.servers.iter().filter(|e| selected(e)) {
             if entry.listing().is_none() && entry.server.disabled.is_none() && !entry.learning.swap(true, AcqRel) {
                 let (pool, entry) = (self.clone(), entry.clone());
                 let (principal, session) = (principal.clone(), session.to_owned());
