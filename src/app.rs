@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::audit::Audit;
 use crate::audit::record::{GatewayEvent, GatewayWord};
+use crate::audit::{Audit, Redactor};
 use crate::compartment::{Engine, Owner};
 use crate::config::env::{self, Environment};
 use crate::config::{Config, Sensitive, resolve};
@@ -82,12 +82,15 @@ impl App {
         let state = env::state_dir(options.state.as_deref(), env);
         let instance = uuid::Uuid::now_v7().simple().to_string();
         let secrets: Vec<Sensitive> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
+        let redactor = Redactor::new(&secrets)
+            .map_err(|e| Fault::new(Class::Bug, format!("secrets cannot be looked for: {e}")))?;
         let audit =
             Arc::new(Audit::open(&state.join(&config.audit.path), config.audit.sync, instance.clone(), secrets)?);
         let engine = Arc::new(Engine::new(env::engine_candidates(env)));
         let owner = Owner::this_process(&instance);
         let config = Arc::new(config);
-        let pool = Pool::new(&config, basis, engine.clone(), owner.clone(), audit.clone(), host(env));
+        let pool =
+            Pool::new(&config, basis, engine.clone(), owner.clone(), audit.clone(), Arc::new(redactor), host(env));
         for server in &config.servers {
             if let Some(why) = &server.disabled {
                 tracing::warn!(server = %server.name, "disabled: {why}");

@@ -13,6 +13,10 @@ pub(super) use source::Source;
 /// The file that is looked for where none is named.
 const FILE: &str = "bulkhead.toml";
 
+/// Variables that lead a program to a container engine.
+pub(super) const ENGINE_VARIABLES: [&str; 6] =
+    ["DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "CONTAINERD_ADDRESS", "BUILDKIT_HOST"];
+
 /// Where variables come from: the process, or a test.
 pub trait Environment {
     /// The value of a variable; `None` where it is not set, or is not text.

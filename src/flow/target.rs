@@ -66,7 +66,7 @@ impl Gateway {
         }
     }
 
-    fn look_up(&self, target: &Target<'_>) -> Option<Found> {
+    pub(super) fn look_up(&self, target: &Target<'_>) -> Option<Found> {
         let catalog = self.catalog();
         let found = match target {
             Target::Exposed(name) => catalog.find(name),
