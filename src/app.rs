@@ -49,6 +49,8 @@ pub struct App {
 /// The configuration of a command, from wherever it is.
 pub fn configuration(options: &Options, env: &dyn Environment) -> Result<Config, Fault> {
     let path = env::config_path(options.config.as_deref(), env);
+    // What a server may not see of the host includes our own state, wherever the command line puts it.
+    let env = &env::WithState { env, state: env::state_dir(options.state.as_deref(), env) };
     let mut config = resolve::load(&path, env).map_err(|faults| Fault::new(Class::Usage, faults.to_string()))?;
     for note in &config.notes {
         tracing::info!("{note}");
@@ -87,7 +89,8 @@ impl App {
         let audit =
             Arc::new(Audit::open(&state.join(&config.audit.path), config.audit.sync, instance.clone(), secrets)?);
         let engine = Arc::new(Engine::new(env::engine_candidates(env)));
-        let owner = Owner::this_process(&instance);
+        let place = std::path::absolute(&config.path).unwrap_or_else(|_| config.path.clone());
+        let owner = Owner::this_process(&instance).for_scope(&place.to_string_lossy());
         let config = Arc::new(config);
         let pool =
             Pool::new(&config, basis, engine.clone(), owner.clone(), audit.clone(), Arc::new(redactor), host(env));

@@ -1,12 +1,22 @@
 //! What the program says about itself, on standard error only: standard output is the wire. Knows no call.
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::time::uptime;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::config::env::Environment;
 
 /// The variable that holds the filter, such as `bulkhead=debug`.
 pub const FILTER: &str = "BULKHEAD_LOG";
+
+/// The time since the start, to the millisecond.
+struct Seconds(std::time::Instant);
+
+impl FormatTime for Seconds {
+    fn format_time(&self, w: &mut Writer<'_>) -> std::fmt::Result {
+        write!(w, "{:8.3}", self.0.elapsed().as_secs_f32())
+    }
+}
 
 /// How much is said where the filter variable says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +41,6 @@ pub fn start(env: &dyn Environment, terminal: bool, chatter: Chatter) {
         .with_writer(std::io::stderr)
         .with_ansi(colour)
         .with_target(false)
-        .with_timer(uptime());
+        .with_timer(Seconds(std::time::Instant::now()));
     let _ = log.try_init();
 }

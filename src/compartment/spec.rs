@@ -268,7 +268,7 @@ fn command(server: &Server, image: &ImageFacts) -> Vec<String> {
 
 fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
     let name =
-        |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.principal_key()).to_ascii_lowercase();
+        |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.volume_key()).to_ascii_lowercase();
     let state = server.state.iter().map(|at| Volume { name: name("state"), at: at.clone() });
     let cache = server.cache.then(|| Volume { name: name("cache"), at: format!("{HOME}/.cache") });
     state.chain(cache).collect()

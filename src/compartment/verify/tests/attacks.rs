@@ -67,10 +67,10 @@ fn none_of_the_engines_places_holds_anything_else() {
         (
             "a volume with the host behind it",
             "/data",
-            "/var/lib/docker/volumes/bulkhead-state-my-notes-2bd806c97f0e/_data",
+            "/var/lib/docker/volumes/bulkhead-state-my-notes-230c19ec3d9e/_data",
             "/etc",
         ),
-        ("a volume of another principal", "/data", "2bd806c97f0e", "000000000000"),
+        ("a volume of another principal", "/data", "230c19ec3d9e", "000000000000"),
         ("a part of a volume", "/data", "/_data", "/_data/x"),
         ("the kernel as notes", "/notes", "- ext4", "- sysfs"),
         ("devices as notes", "/notes", "- ext4", "- devtmpfs"),

@@ -54,7 +54,7 @@ fn flips() -> Vec<(&'static str, Value, &'static str)> {
         ("/Mounts/3/Source", json!("/host_mnt/evil/srv/notes"), "mounts"),
         ("/Mounts/3/Propagation", json!("rshared"), "mounts"),
         ("/Mounts/3/Type", json!("volume"), "mounts"),
-        ("/Mounts/1/Name", json!("evil-bulkhead-state-my-notes-2bd806c97f0e"), "mounts"),
+        ("/Mounts/1/Name", json!("evil-bulkhead-state-my-notes-230c19ec3d9e"), "mounts"),
         ("/Mounts/1/Name", json!("bulkhead-state-my-notes-000000000000"), "mounts"),
         ("/Mounts/1/Driver", json!("nfs"), "mounts"),
         ("/HostConfig/Mounts/3/Source", json!("/host_mnt/srv/notes"), "mounts"),
