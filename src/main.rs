@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let env = ProcessEnvironment;
     let chatter = match cli.command {
         Command::Serve { .. } | Command::Lock(_) => Chatter::Serving,
+        Command::Call(_) => Chatter::Call,
         _ => Chatter::Command,
     };
     telemetry::start(&env, std::io::stderr().is_terminal(), chatter);

@@ -23,8 +23,10 @@ impl FormatTime for Seconds {
 pub enum Chatter {
     /// What an operator of a running gateway wants to see.
     Serving,
-    /// Only what is wrong: the result is what a command is for.
+    /// What is wrong on the way: the result is what a command is for.
     Command,
+    /// Only how it ended, for a command that ends with one failure or none.
+    Call,
 }
 
 /// Sets up the log for the whole process; `terminal` says whether standard error is one. A second call changes nothing.
@@ -33,6 +35,7 @@ pub fn start(env: &dyn Environment, terminal: bool, chatter: Chatter) {
     let usual = match chatter {
         Chatter::Serving => "bulkhead=info,warn",
         Chatter::Command => "warn",
+        Chatter::Call => "error",
     };
     let filter = filter.unwrap_or_else(|| EnvFilter::new(usual));
     let colour = terminal && env.var("NO_COLOR").is_none_or(|v| v.is_empty());

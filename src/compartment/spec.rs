@@ -199,7 +199,8 @@ impl Compartment {
             shm_size: i64::try_from(SHM).ok(),
             init: Some(true),
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
-            auto_remove: Some(false),
+            // An ended container goes even where nobody is left to remove it; its end is heard from the events.
+            auto_remove: Some(true),
             restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
             tmpfs: Some(
                 self.tmpfs.iter().map(|t| (t.at.to_owned(), format!("{},size={}", t.options, t.size))).collect(),

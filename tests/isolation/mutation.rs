@@ -154,7 +154,7 @@ fn mutations() -> Vec<Mutation> {
         "the engine's log" => "log driver", Reported, |b, h| drop_field(b, "LogConfig");
         "input that stays open" => "life", Reported, |b, h| b["StdinOnce"] = json!(false);
         "started again" => "life", Reported, |b, h| set(b, "RestartPolicy", json!({ "Name": "always" }));
-        "removed by the engine" => "life", Reported, |b, h| set(b, "AutoRemove", json!(true));
+        "left behind" => "life", Reported, |b, h| set(b, "AutoRemove", json!(false));
         "no label of its owner" => "labels", Reported, |b, h| {
             b["Labels"].as_object_mut().unwrap().remove("org.bulkhead.owner.pid");
         };

@@ -104,7 +104,7 @@ fn flips() -> Vec<(&'static str, Value, &'static str)> {
         ("/Config/StdinOnce", json!(false), "life"),
         ("/Config/OpenStdin", json!(false), "life"),
         ("/Config/Tty", json!(true), "life"),
-        ("/HostConfig/AutoRemove", json!(true), "life"),
+        ("/HostConfig/AutoRemove", json!(false), "life"),
         ("/HostConfig/RestartPolicy/Name", json!("always"), "life"),
         ("/Config/Labels", json!({}), "labels"),
         ("/Config/Labels/org.bulkhead.server", json!("other"), "labels"),
