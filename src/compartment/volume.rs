@@ -15,7 +15,7 @@ use crate::error::{Class, Fault};
 
 use super::Engine;
 use super::create::Made;
-use super::engine::CALL;
+use super::engine::{CALL, Refused};
 use super::owner::{Owner, ROLE};
 use super::spec::{Compartment, SERVER, Volume};
 
@@ -43,27 +43,31 @@ struct Given {
     uid: u32,
 }
 
-/// When the engine made a volume, in its own words: another time, another volume of the same name.
+/// What a volume was marked with when it was made: another mark, another volume of the same name. The time that engines
+/// tell for it is no such mark, for it moves on with what is in it.
 #[derive(Clone, PartialEq, Eq)]
 struct Birth(String);
+
+/// Label: which volume of that name it is.
+const BORN: &str = "org.bulkhead.born";
 
 impl Engine {
     /// The volume that has the probe, filled from its image when that is first needed.
     pub(super) async fn probe_volume(&self, owner: &Owner) -> Result<String, Fault> {
         let mut known = self.prepared.probe.lock().await;
         if let Some(probe) = known.as_ref()
-            && self.volume(&probe.volume, "probe").await? == probe.born
+            && self.volume(&probe.volume, "probe").await?.as_ref() == Some(&probe.born)
         {
             return Ok(probe.volume.clone());
         }
         let image = self.probe_image().await?;
-        let short = image.trim_start_matches("sha256:").get(..16).unwrap_or_default();
+        let short = image.trim_start_matches("sha256:").get(..12).unwrap_or_default();
         let volume = format!("bulkhead-probe-{short}");
         let born = self.volume(&volume, "probe").await?;
         // The engine copies what the image has at that place into an empty volume when a container is created. Doing it
         // twice, or in two gateways at once, copies the same bytes.
         self.helper(&image, mount("/probe", &volume, false), owner).await?.discard().await;
-        *known = Some(Probe { volume: volume.clone(), born });
+        *known = born.map(|born| Probe { volume: volume.clone(), born });
         Ok(volume)
     }
 
@@ -80,8 +84,8 @@ impl Engine {
         let mut known = entry.lock().await;
         let uid = compartment.server.uid;
         let born = self.volume(&volume.name, compartment.server.name.as_str()).await?;
-        let now = Some(Given { born, uid });
-        if *known == now {
+        let now = born.map(|born| Given { born, uid });
+        if now.is_some() && *known == now {
             return Ok(());
         }
         let image = self.probe_image().await?;
@@ -114,20 +118,27 @@ impl Engine {
         self.call("give a volume to its user", CALL, upload).await
     }
 
-    /// Sees to it that there is a volume of that name. One that somebody else made with a host directory, or another
-    /// machine, behind it is refused.
-    async fn volume(&self, name: &str, server: &str) -> Result<Birth, Fault> {
+    /// Sees to it that there is a volume of that name, and tells which; none where it has no mark of ours. One that
+    /// somebody else made with a host directory, or another machine, behind it is refused.
+    async fn volume(&self, name: &str, server: &str) -> Result<Option<Birth>, Fault> {
         let docker = self.docker().await?;
-        let labels = [(ROLE, "volume"), (SERVER, server)].map(|(k, v)| (k.to_owned(), v.to_owned()));
-        let request =
-            VolumeCreateRequest { name: Some(name.to_owned()), labels: Some(labels.into()), ..Default::default() };
-        let volume = self.call("create a volume", CALL, docker.create_volume(request)).await?;
+        let volume = match self.ask("look for a volume", CALL, docker.inspect_volume(name)).await? {
+            Ok(volume) => volume,
+            Err(Refused { status: 404, .. }) => {
+                let request = request(name, server);
+                self.call("create a volume", CALL, docker.create_volume(request)).await?
+            }
+            Err(why) => {
+                let text = "the container engine failed to look for a volume";
+                return Err(Fault::new(Class::Engine, text).with_inward(format!("{text}: {}", why.message)));
+            }
+        };
         if volume.driver != "local" || !volume.options.is_empty() {
             let text = format!("volume {name:?} was not made by the gateway: remove it, or rename the server");
             return Err(Fault::new(Class::Isolation, text)
                 .with_inward(format!("volume {name:?} is of driver {:?} with options of its own", volume.driver)));
         }
-        Ok(Birth(volume.created_at.map(|at| at.to_string()).unwrap_or_default()))
+        Ok(volume.labels.get(BORN).cloned().map(Birth))
     }
 
     /// A container that is never started: it only gives a volume a place.
@@ -152,6 +163,12 @@ impl Engine {
         self.call("create a container", CALL, made.answer()).await?;
         made.keep().ok_or_else(|| Fault::new(Class::Bug, "a container that was made is missing"))
     }
+}
+
+fn request(name: &str, server: &str) -> VolumeCreateRequest {
+    let mark = uuid::Uuid::new_v4().simple().to_string();
+    let labels = [(ROLE, "volume"), (SERVER, server), (BORN, &mark)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    VolumeCreateRequest { name: Some(name.to_owned()), labels: Some(labels.into()), ..Default::default() }
 }
 
 fn mount(target: &str, volume: &str, bare: bool) -> Mount {
