@@ -6,6 +6,7 @@
 //! prepares what it may keep, [`reap`] removes what dead gateways left, and [`owner`] tells the dead from the living.
 
 pub mod bake;
+mod create;
 pub mod engine;
 pub mod image;
 pub mod owner;
@@ -13,6 +14,8 @@ pub mod reap;
 pub mod report;
 pub mod spec;
 mod start;
+#[cfg(test)]
+mod testing;
 pub mod verify;
 mod volume;
 

@@ -1,9 +1,9 @@
 //! What the operator asked for, after every check: the only form of configuration that the rest of the program sees.
 //! Knows nothing of JSON-RPC, containers or clients.
 //!
-//! [`file`] reads what was written (TOML, JSON, JSONC) with the place of every key; [`import`] puts the entries that other
-//! clients write into our own words; [`resolve`] turns the whole into [`Config`] or into the list of all [`fault`]s, with
-//! [`mounts`] as the judge of host paths. [`env`] is the only reader of the process environment.
+//! [`mod@file`] reads what was written (TOML, JSON, JSONC) with the place of every key; [`mod@import`] puts the entries that other
+//! clients write into our own words; [`mod@resolve`] turns the whole into [`Config`] or into the list of all [`mod@fault`]s, with
+//! [`mod@mounts`] as the judge of host paths. [`mod@env`] is the only reader of the process environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -204,7 +204,8 @@ pub struct Server {
     pub idle_stop: Duration,
     /// Largest single message from the server, bytes.
     pub max_result: usize,
-    /// SHA-256 over the resolved entry without secret values, lower-case hex: two entries with one digest confine alike.
+    /// SHA-256 over what runs and how it is confined, without secret values, lower-case hex. Roles, limits and deadlines
+    /// are no part of it.
     pub digest: String,
 }
 

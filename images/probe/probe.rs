@@ -5,8 +5,8 @@
 //!
 //! The gateway holds the line against what it asked for before it lets a byte of
 //! the client through; the nonce ties the line to this one start. The probe reads
-//! only /proc and /sys, needs no privilege, no shell and no library, and knows
-//! nothing of limits, policies or MCP: judging is the gateway's part.
+//! only /proc, /sys and /dev, needs no privilege, no shell and no library, and
+//! knows nothing of limits, policies or MCP: judging is the gateway's part.
 //!
 //! Values of environment variables are never read into the line, only names.
 
@@ -18,7 +18,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// The command line is not `NONCE COMMAND [ARG…]`.
@@ -49,11 +51,51 @@ const CGROUP_FILES: &[(&str, &str)] = &[
     ("pids", "pids.max"),
     ("cpu", "cpu.cfs_quota_us"),
     ("cpu", "cpu.cfs_period_us"),
+    ("devices", "devices.list"),
     ("", "memory.max"),
     ("", "memory.swap.max"),
     ("", "pids.max"),
     ("", "cpu.max"),
 ];
+
+/// The namespaces of a process, as /proc/self/ns names them.
+const NAMESPACES: &[&str] = &["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
+
+/// What engines hide or make read-only in every container, where the kernel has
+/// it at all: only a process inside can say whether it is there to be hidden.
+const KERNEL: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+
+/// How deep /dev is searched for devices.
+const DEPTH: usize = 4;
+
+/// What the report is made of; tests put their own in its place.
+struct World<'a> {
+    /// The bytes of a file.
+    read: &'a dyn Fn(&str) -> Option<Vec<u8>>,
+    /// Where a link leads.
+    link: &'a dyn Fn(&str) -> Option<Vec<u8>>,
+    /// Whether there is something at a path.
+    exists: &'a dyn Fn(&str) -> bool,
+    /// Every device below /dev, as `c 1:3 /dev/null`.
+    devices: &'a dyn Fn() -> Option<Vec<String>>,
+}
 
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
@@ -65,7 +107,16 @@ fn main() -> ExitCode {
         }
     };
     let names: Vec<OsString> = env::vars_os().map(|(name, _)| name).collect();
-    let line = report(&nonce, &names, &|path| fs::read(path).ok());
+    let world = World {
+        read: &|path| fs::read(path).ok(),
+        link: &|path| fs::read_link(path).ok().map(|to| to.as_os_str().as_bytes().to_vec()),
+        exists: &|path| fs::symlink_metadata(path).is_ok(),
+        devices: &|| {
+            let mut found = vec![];
+            devices(Path::new("/dev"), DEPTH, &mut found).ok().map(|()| found)
+        },
+    };
+    let line = report(&nonce, &names, &world);
     if let Err(error) = say(&line) {
         eprintln!("bulkhead probe: cannot write the report: {error}");
         return ExitCode::from(EXIT_UNHEARD);
@@ -89,8 +140,9 @@ fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// The whole line, its end of line included. `read` gives the bytes of a file.
-fn report(nonce: &OsStr, names: &[OsString], read: &dyn Fn(&str) -> Option<Vec<u8>>) -> String {
+/// The whole line, its end of line included.
+fn report(nonce: &OsStr, names: &[OsString], world: &World) -> String {
+    let read = world.read;
     let mut line = String::from("{\"bulkhead_probe\":1,\"nonce\":");
     push_string(&mut line, nonce.as_bytes());
     for (member, path) in FILES {
@@ -108,20 +160,60 @@ fn report(nonce: &OsStr, names: &[OsString], read: &dyn Fn(&str) -> Option<Vec<u
         line.push(':');
         push_string(&mut line, &text);
     }
-    line.push_str("},\"env\":[");
-    for (index, name) in names.iter().enumerate() {
-        if index > 0 {
-            line.push(',');
-        }
-        push_string(&mut line, name.as_bytes());
-    }
-    line.push(']');
+    line.push('}');
+    push_list(&mut line, "env", names.iter().map(|name| name.as_bytes()));
     let hostname = read("/proc/sys/kernel/hostname");
     let hostname = hostname.as_deref().map(without_line_end);
     push_member(&mut line, "hostname", hostname);
     push_member(&mut line, "init", read("/proc/1/status").as_deref());
+    let label = read("/proc/self/attr/apparmor/current").or_else(|| read("/proc/self/attr/current"));
+    push_member(&mut line, "apparmor", label.as_deref().map(without_line_end));
+    line.push_str(",\"namespaces\":{");
+    for (index, name) in NAMESPACES.iter().enumerate() {
+        if index > 0 {
+            line.push(',');
+        }
+        push_string(&mut line, name.as_bytes());
+        line.push(':');
+        push_text(&mut line, (world.link)(&format!("/proc/self/ns/{name}")).as_deref());
+    }
+    line.push('}');
+    let here = KERNEL.iter().filter(|path| (world.exists)(path));
+    push_list(&mut line, "kernel_files", here.map(|path| path.as_bytes()));
+    match (world.devices)() {
+        Some(devices) => push_list(&mut line, "devices", devices.iter().map(|device| device.as_bytes())),
+        None => push_member(&mut line, "devices", None),
+    }
     line.push_str("}\n");
     line
+}
+
+/// Every device below a directory. A link is no device; a directory that cannot
+/// be searched is told as `? /dev/name`, since nobody knows what it holds.
+fn devices(dir: &Path, depth: usize, found: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let seen = match fs::symlink_metadata(&path) {
+            Ok(seen) => seen,
+            Err(_) => continue,
+        };
+        let kind = seen.file_type();
+        if kind.is_dir() {
+            if depth == 1 || devices(&path, depth - 1, found).is_err() {
+                found.push(format!("? {}", path.display()));
+            }
+        } else if kind.is_char_device() || kind.is_block_device() {
+            let letter = if kind.is_block_device() { 'b' } else { 'c' };
+            let (major, minor) = numbers(seen.rdev());
+            found.push(format!("{letter} {major}:{minor} {}", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Major and minor of a device, as makedev(3) puts them together.
+fn numbers(device: u64) -> (u64, u64) {
+    (((device >> 32) & 0xffff_f000) | ((device >> 8) & 0xfff), ((device >> 12) & 0xffff_ff00) | (device & 0xff))
 }
 
 /// The limits of the cgroup that this process is in, by path; absent files are
@@ -176,6 +268,25 @@ fn push_member(line: &mut String, member: &str, text: Option<&[u8]>) {
     line.push(',');
     push_string(line, member.as_bytes());
     line.push(':');
+    push_text(line, text);
+}
+
+/// Appends `,"member":["item",…]`.
+fn push_list<'a>(line: &mut String, member: &str, items: impl Iterator<Item = &'a [u8]>) {
+    line.push(',');
+    push_string(line, member.as_bytes());
+    line.push_str(":[");
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            line.push(',');
+        }
+        push_string(line, item);
+    }
+    line.push(']');
+}
+
+/// Appends a string, or null.
+fn push_text(line: &mut String, text: Option<&[u8]>) {
     match text {
         Some(text) => push_string(line, text),
         None => line.push_str("null"),
@@ -260,12 +371,21 @@ mod tests {
     fn unreadable_files_are_null_and_the_report_is_one_line() {
         let read = files(&[("/proc/self/status", "Name:\tx\n"), ("/proc/sys/kernel/hostname", "box\n")]);
         let names = [OsString::from("PATH"), OsString::from("HOME")];
+        let world = World {
+            read: &read,
+            link: &|path| path.ends_with("/ipc").then(|| b"ipc:[7]".to_vec()),
+            exists: &|path| path == "/proc/keys" || path == "/proc/sys",
+            devices: &|| Some(vec!["c 1:3 /dev/null".into()]),
+        };
         assert_eq!(
-            report(OsStr::new("n\"1"), &names, &read),
+            report(OsStr::new("n\"1"), &names, &world),
             concat!(
                 r#"{"bulkhead_probe":1,"nonce":"n\"1","status":"Name:\tx\n","mountinfo":null,"#,
                 r#""net_dev":null,"route":null,"ipv6_route":null,"limits":null,"cgroup":null,"#,
-                r#""cgroup_files":{},"env":["PATH","HOME"],"hostname":"box","init":null}"#,
+                r#""cgroup_files":{},"env":["PATH","HOME"],"hostname":"box","init":null,"#,
+                r#""apparmor":null,"namespaces":{"cgroup":null,"ipc":"ipc:[7]","mnt":null,"net":null,"#,
+                r#""pid":null,"user":null,"uts":null},"kernel_files":["/proc/keys","/proc/sys"],"#,
+                r#""devices":["c 1:3 /dev/null"]}"#,
                 "\n"
             )
         );
@@ -289,6 +409,20 @@ mod tests {
         assert_eq!(found, [("/sys/fs/cgroup/docker/id/pids.max".into(), b"64\n".to_vec())]);
         let found = cgroup_files("0::/\n", &read);
         assert_eq!(found[0].0, "/sys/fs/cgroup/pids.max");
+    }
+
+    #[test]
+    fn device_numbers_are_those_of_makedev() {
+        assert_eq!((numbers(0x103), numbers(0x0301)), ((1, 3), (3, 1)));
+        assert_eq!((numbers(0xfe00), numbers(0x0010_8801)), ((254, 0), (136, 257)));
+    }
+
+    #[test]
+    fn devices_are_found_in_the_directories_of_dev_and_links_are_none() {
+        let mut found = vec![];
+        devices(Path::new("/dev"), DEPTH, &mut found).unwrap();
+        assert!(found.contains(&"c 1:3 /dev/null".to_string()), "{found:?}");
+        assert!(!found.iter().any(|device| device.ends_with("/dev/stdin")), "{found:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The engine behind its API: found, checked, and never waited for without a deadline. Knows no server.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::errors::Error;
@@ -10,10 +11,16 @@ use tokio::sync::Mutex;
 
 use crate::error::{Class, Fault};
 
+use super::volume::Prepared;
+
 /// How long an engine may take to say that it is there.
 const HELLO: Duration = Duration::from_secs(2);
 /// Deadline of an ordinary call.
 pub(super) const CALL: Duration = Duration::from_secs(15);
+/// A call that may take its time is not waited for once the engine has not answered a ping for that long…
+const PATIENCE: Duration = Duration::from_secs(3);
+/// …and this is how often it is pinged.
+const PAUSE: Duration = Duration::from_secs(2);
 /// The client's own limit, in seconds; ours is always shorter, except for builds.
 const CLIENT: u64 = 900;
 /// The oldest API that has all that a compartment asks for.
@@ -24,8 +31,49 @@ pub struct Engine {
     candidates: Vec<String>,
     /// Why there is no address to try.
     nowhere: String,
-    current: Mutex<Option<Docker>>,
-    pub(super) probe: Mutex<Option<String>>,
+    current: Mutex<Option<Connection>>,
+    pub(super) prepared: Prepared,
+}
+
+struct Connection {
+    docker: Docker,
+    defaults: Option<Arc<Defaults>>,
+}
+
+/// What the engine does to every container by itself, where nothing else is asked of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// The runtime that starts containers.
+    pub runtime: String,
+    /// The name of its seccomp profile; `None` where it filters no system calls.
+    pub seccomp: Option<String>,
+    /// Whether it confines with AppArmor.
+    pub apparmor: bool,
+}
+
+impl Defaults {
+    /// As the engine tells them.
+    pub fn of(info: &SystemInfo) -> Self {
+        let options = info.security_options.clone().unwrap_or_default();
+        // `name=seccomp,profile=default`
+        let find = |name: &str| {
+            let mut parts = options.iter().map(|option| option.split(',').collect::<Vec<_>>());
+            parts.find(|parts| parts.iter().any(|part| part.strip_prefix("name=") == Some(name)))
+        };
+        let profile = |parts: Vec<&str>| parts.iter().find_map(|part| part.strip_prefix("profile=")).map(str::to_owned);
+        Defaults {
+            runtime: info.default_runtime.clone().unwrap_or_default(),
+            seccomp: find("seccomp").map(|parts| profile(parts).unwrap_or_default()),
+            apparmor: find("apparmor").is_some(),
+        }
+    }
+}
+
+/// The engine's answer to a call that it does not carry out.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub status: u16,
+    pub message: String,
 }
 
 /// What the engine says of itself.
@@ -45,20 +93,20 @@ impl Engine {
             Ok(candidates) => (candidates, "no address to try".to_owned()),
             Err(why) => (Vec::new(), why.to_string()),
         };
-        Engine { candidates, nowhere, current: Mutex::new(None), probe: Mutex::new(None) }
+        Engine { candidates, nowhere, current: Mutex::new(None), prepared: Prepared::default() }
     }
 
     /// The engine that answers, and is new enough.
     pub async fn docker(&self) -> Result<Docker, Fault> {
         let mut current = self.current.lock().await;
-        if let Some(docker) = current.as_ref() {
-            return Ok(docker.clone());
+        if let Some(connection) = current.as_ref() {
+            return Ok(connection.docker.clone());
         }
         let mut tried = Vec::new();
         for address in &self.candidates {
             match greet(address).await {
                 Ok(docker) => {
-                    *current = Some(docker.clone());
+                    *current = Some(Connection { docker: docker.clone(), defaults: None });
                     return Ok(docker);
                 }
                 Err(Refusal::Old(fault)) => return Err(fault),
@@ -77,22 +125,78 @@ impl Engine {
         within: Duration,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Fault> {
+        self.ask(what, within, call).await?.map_err(|refused| {
+            Fault::new(Class::Engine, format!("the container engine failed to {what}"))
+                .with_inward(format!("the container engine failed to {what}: {}", refused.message))
+        })
+    }
+
+    /// The same, for a caller to whom the engine's refusal means something.
+    pub(super) async fn ask<T>(
+        &self,
+        what: &str,
+        within: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<Result<T, Refused>, Fault> {
         match tokio::time::timeout(within, call).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                if !matches!(error, Error::DockerResponseServerError { .. }) {
-                    // The connection is no good any more; the next call looks for the engine anew.
-                    *self.current.lock().await = None;
-                }
-                Err(Fault::new(Class::Engine, format!("the container engine failed to {what}"))
-                    .with_inward(format!("the container engine failed to {what}: {error}")))
-            }
+            Ok(answer) => self.judge(what, answer).await,
             Err(_) => {
-                *self.current.lock().await = None;
+                self.forget().await;
                 let text = format!("the container engine did not {what} within {within:?}");
                 Err(Fault::new(Class::Engine, text))
             }
         }
+    }
+
+    /// The same for a call that takes its time on a busy engine: it is waited for as long as the engine answers pings.
+    pub(super) async fn wait<T>(
+        &self,
+        what: &str,
+        docker: &Docker,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<Result<T, Refused>, Fault> {
+        tokio::select! {
+            answer = call => self.judge(what, answer).await,
+            () = silence(docker) => {
+                self.forget().await;
+                let text = format!("the container engine has stopped answering when it was to {what}");
+                Err(Fault::new(Class::Engine, text))
+            }
+        }
+    }
+
+    async fn judge<T>(&self, what: &str, answer: Result<T, Error>) -> Result<Result<T, Refused>, Fault> {
+        match answer {
+            Ok(value) => Ok(Ok(value)),
+            Err(Error::DockerResponseServerError { status_code, message }) => {
+                Ok(Err(Refused { status: status_code, message }))
+            }
+            Err(error) => {
+                self.forget().await;
+                Err(Fault::new(Class::Engine, format!("the container engine failed to {what}"))
+                    .with_inward(format!("the container engine failed to {what}: {error}")))
+            }
+        }
+    }
+
+    /// The connection is no good any more; the next call looks for the engine anew.
+    async fn forget(&self) {
+        *self.current.lock().await = None;
+    }
+
+    /// What the engine does by itself; asked once a connection.
+    pub(super) async fn defaults(&self) -> Result<Arc<Defaults>, Fault> {
+        let known = |current: &Option<Connection>| current.as_ref().and_then(|c| c.defaults.clone());
+        if let Some(defaults) = known(&*self.current.lock().await) {
+            return Ok(defaults);
+        }
+        let docker = self.docker().await?;
+        let info = self.call("describe itself", CALL, docker.info()).await?;
+        let defaults = Arc::new(Defaults::of(&info));
+        if let Some(connection) = self.current.lock().await.as_mut() {
+            connection.defaults = Some(defaults.clone());
+        }
+        Ok(defaults)
     }
 
     /// What the engine says of itself.
@@ -101,6 +205,16 @@ impl Engine {
         let version = self.call("tell its version", CALL, docker.version()).await?;
         let info = self.call("describe itself", CALL, docker.info()).await?;
         Ok(Description { version, info })
+    }
+}
+
+/// Resolves when the engine has stopped answering.
+async fn silence(docker: &Docker) {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        if !matches!(tokio::time::timeout(PATIENCE, docker.ping()).await, Ok(Ok(_))) {
+            return;
+        }
     }
 }
 
@@ -154,6 +268,27 @@ mod tests {
     fn api_versions_compare_as_numbers() {
         assert!(parse("1.41") >= Some(FLOOR) && parse("1.100") > Some(FLOOR) && parse("2.0") > Some(FLOOR));
         assert!(parse("1.40") < Some(FLOOR) && parse("1.9") < Some(FLOOR) && parse("") < Some(FLOOR));
+    }
+
+    #[test]
+    fn what_the_engine_does_by_itself_is_read_from_its_words() {
+        let of = |options: &[&str]| {
+            let options = options.iter().map(|o| (*o).to_owned()).collect();
+            let info = SystemInfo {
+                security_options: Some(options),
+                default_runtime: Some("runc".into()),
+                ..Default::default()
+            };
+            Defaults::of(&info)
+        };
+        let plain = of(&["name=seccomp,profile=default"]);
+        assert_eq!(
+            (plain.runtime.as_str(), plain.seccomp.as_deref(), plain.apparmor),
+            ("runc", Some("default"), false)
+        );
+        let more = of(&["name=apparmor", "name=seccomp,profile=/etc/loose.json", "name=cgroupns"]);
+        assert_eq!((more.seccomp.as_deref(), more.apparmor), (Some("/etc/loose.json"), true));
+        assert_eq!(of(&["name=cgroupns"]).seccomp, None);
     }
 
     #[tokio::test]

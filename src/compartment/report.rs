@@ -33,11 +33,24 @@ pub struct Report {
     pub hostname: Option<String>,
     /// `/proc/1/status`.
     pub init: Option<String>,
+    /// The AppArmor profile this runs under, `None` where the kernel has no such thing.
+    pub apparmor: Option<String>,
+    /// Where the links in `/proc/self/ns` lead.
+    #[serde(default)]
+    pub namespaces: BTreeMap<String, Option<String>>,
+    /// Which of the kernel's files that engines hide or protect are here at all.
+    pub kernel_files: Option<Vec<String>>,
+    /// Every device below `/dev`, as `c 1:3 /dev/null`; `? /dev/x` for what could not be looked into.
+    pub devices: Option<Vec<String>>,
 }
 
 /// A line of mountinfo (proc(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountLine {
+    /// Which file system, as `major:minor`.
+    pub device: String,
+    /// What of that file system is mounted: `/` for the whole.
+    pub root: String,
     /// Where.
     pub at: String,
     /// `rw,nosuid,…` of this mount.
@@ -112,17 +125,31 @@ fn find<'a>(status: &'a str, field: &str) -> Option<&'a str> {
 
 fn mount(line: &str) -> Option<MountLine> {
     let (before, after) = line.split_once(" - ")?;
-    let mut before = before.split(' ').skip(4);
-    let (at, options) = (before.next()?, before.next()?);
+    let mut before = before.split(' ').skip(2);
+    let (device, root, at, options) = (before.next()?, before.next()?, before.next()?, before.next()?);
     let mut after = after.split(' ');
     let (kind, _source, inner) = (after.next()?, after.next()?, after.next()?);
     let list = |text: &str| text.split(',').map(str::to_owned).collect();
-    Some(MountLine { at: unescaped(at), options: list(options), kind: kind.to_owned(), inner: list(inner) })
+    Some(MountLine {
+        device: device.to_owned(),
+        root: unescaped(root)?,
+        at: unescaped(at)?,
+        options: list(options),
+        kind: kind.to_owned(),
+        inner: list(inner),
+    })
 }
 
-/// The kernel writes blanks and backslashes in paths as octal escapes.
-fn unescaped(path: &str) -> String {
-    path.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+/// The kernel writes blanks and backslashes in paths as three octal digits; anything else is not the kernel's.
+fn unescaped(path: &str) -> Option<String> {
+    let mut parts = path.split('\\');
+    let mut text = parts.next()?.to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(3)?;
+        text.push(char::from(u8::from_str_radix(digits, 8).ok()?));
+        text.push_str(rest);
+    }
+    Some(text)
 }
 
 #[cfg(test)]
@@ -140,7 +167,7 @@ pub(super) mod tests {
         assert_eq!(report.interfaces().unwrap(), ["lo"]);
         assert_eq!(report.routes().unwrap(), Vec::<&str>::new());
         assert_eq!(report.limit("Max open files"), Some(("1024", "1024")));
-        assert_eq!(report.cgroup("pids.max"), Some("256"));
+        assert_eq!(report.cgroup("pids.max"), Some("64"));
         let mounts = report.mounts().unwrap();
         let root = mounts.iter().find(|m| m.at == "/").unwrap();
         assert!(!root.writable() && root.kind == "overlay");
@@ -155,5 +182,16 @@ pub(super) mod tests {
         assert_eq!((report.mounts(), report.interfaces(), report.routes()), (None, None, None));
         let cut = Report { mountinfo: Some("garbage".into()), ..Report::default() };
         assert_eq!(cut.mounts(), None);
+    }
+
+    #[test]
+    fn paths_of_mounts_are_as_they_are_on_disk() {
+        let line = r"9 8 0:47 /a\134b /c\040d\134040 ro,nosuid shared:1 master:2 - ext4 /dev/x\040y rw,size=1k";
+        let read = mount(line).unwrap();
+        assert_eq!((read.device.as_str(), read.root.as_str(), read.at.as_str()), ("0:47", "/a\\b", r"/c d\040"));
+        assert_eq!((read.kind.as_str(), read.writable(), read.has("size=1k")), ("ext4", false, true));
+        for bad in [r"9 8 0:1 / /a\04 rw - x y rw", r"9 8 0:1 / /a\09x rw - x y rw", "9 8 0:1 / /a rw - x"] {
+            assert_eq!(mount(bad), None, "{bad}");
+        }
     }
 }

@@ -4,10 +4,11 @@
 //! (a reconnect, a restart, a new secret) can leave a control out.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountBindOptions,
-    MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits, RestartPolicy,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits, RestartPolicy,
     RestartPolicyNameEnum,
 };
 
@@ -29,6 +30,10 @@ pub const HOSTNAME: &str = "server";
 pub const HOME: &str = "/home/mcp";
 /// Open files.
 pub const NOFILE: i64 = 1024;
+/// Shared memory, in bytes.
+pub const SHM: u64 = 64 * MIB;
+
+const MIB: u64 = 1 << 20;
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -52,8 +57,8 @@ pub struct Volume {
     pub at: String,
 }
 
-/// Everything that confines one instance.
-#[derive(Clone, Debug)]
+/// Everything that confines one instance. `Debug` leaves out the command, whose arguments may hold secrets.
+#[derive(Clone)]
 pub struct Compartment {
     pub(super) server: Server,
     pub(super) image: String,
@@ -64,6 +69,20 @@ pub struct Compartment {
     unset: Vec<String>,
     pub(super) tmpfs: Vec<Tmpfs>,
     pub(super) volumes: Vec<Volume>,
+}
+
+impl fmt::Debug for Compartment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compartment")
+            .field("server", &self.server)
+            .field("image", &self.image)
+            .field("owner", &self.owner)
+            .field("env", &self.env)
+            .field("unset", &self.unset)
+            .field("tmpfs", &self.tmpfs)
+            .field("volumes", &self.volumes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Compartment {
@@ -80,6 +99,7 @@ impl Compartment {
         let volumes = volumes(server, owner);
         let tmpfs = tmpfs(server.uid);
         let covered = |path: &str| {
+            let path = path.trim_end_matches('/');
             volumes.iter().any(|v| v.at == path)
                 || tmpfs.iter().any(|t| t.at == path)
                 || server.mounts.iter().any(|m| m.at == path)
@@ -102,6 +122,11 @@ impl Compartment {
         })
     }
 
+    /// The container's name, for people; the nonce makes it unique.
+    pub(super) fn name(&self) -> String {
+        format!("bulkhead-{}-{:.8}", self.server.name.slug(), self.nonce)
+    }
+
     /// The labels that say whose it is.
     pub(super) fn labels(&self) -> HashMap<String, String> {
         let mut labels = self.owner.labels();
@@ -113,17 +138,16 @@ impl Compartment {
 
     /// The body of the request; `probe` is the volume that has the probe.
     pub fn body(&self, probe: &str) -> ContainerCreateBody {
-        let mut entrypoint = vec![format!("{PROBE}/probe"), self.nonce.clone()];
-        entrypoint.extend(self.command.iter().cloned());
-        let declared = self.env.iter().map(|(key, value)| format!("{key}={}", value.reveal()));
         // A name without a value takes the image's or the engine's variable of that name away.
-        let env = declared.chain(self.unset.iter().cloned()).collect();
+        let env = self.declared().chain(self.unset.iter().cloned()).collect();
         ContainerCreateBody {
             image: Some(self.image.clone()),
             hostname: Some(HOSTNAME.to_owned()),
             user: Some(self.user()),
-            entrypoint: Some(entrypoint),
+            entrypoint: Some(self.entrypoint()),
             cmd: Some(Vec::new()),
+            // The image's own check of its health would be a second program, which nothing proves.
+            healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
             env: Some(env),
             labels: Some(self.labels()),
             attach_stdin: Some(true),
@@ -133,7 +157,6 @@ impl Compartment {
             // The end of our connection is the end of the server's input, however we end.
             stdin_once: Some(true),
             tty: Some(false),
-            network_disabled: Some(true),
             host_config: Some(self.host(probe)),
             ..ContainerCreateBody::default()
         }
@@ -142,6 +165,18 @@ impl Compartment {
     /// `uid:gid`, numeric.
     pub(super) fn user(&self) -> String {
         format!("{0}:{0}", self.server.uid)
+    }
+
+    /// The program: the probe, which becomes the server's command.
+    pub(super) fn entrypoint(&self) -> Vec<String> {
+        let mut entrypoint = vec![format!("{PROBE}/probe"), self.nonce.clone()];
+        entrypoint.extend(self.command.iter().cloned());
+        entrypoint
+    }
+
+    /// The environment as `NAME=value`.
+    pub(super) fn declared(&self) -> impl Iterator<Item = String> {
+        self.env.iter().map(|(key, value)| format!("{key}={}", value.reveal()))
     }
 
     fn host(&self, probe: &str) -> HostConfig {
@@ -157,12 +192,15 @@ impl Compartment {
             nano_cpus: Some(nano(cpus)),
             pids_limit: Some(i64::from(pids)),
             ulimits: Some(vec![ulimit("nofile", NOFILE), ulimit("core", 0)]),
+            // Only this: a container whose network is disabled as well has no /etc/hosts, and no `localhost` then.
             network_mode: Some("none".to_owned()),
             ipc_mode: Some("private".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            shm_size: i64::try_from(SHM).ok(),
             init: Some(true),
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
-            auto_remove: Some(false),
+            // An ended container goes even where nobody is left to remove it; its end is heard from the events.
+            auto_remove: Some(true),
             restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
             tmpfs: Some(
                 self.tmpfs.iter().map(|t| (t.at.to_owned(), format!("{},size={}", t.options, t.size))).collect(),
@@ -172,7 +210,8 @@ impl Compartment {
         }
     }
 
-    fn mounts(&self, probe: &str) -> Vec<Mount> {
+    /// The mounts that are asked for.
+    pub(super) fn mounts(&self, probe: &str) -> Vec<Mount> {
         let mut all = vec![volume(probe, PROBE, true)];
         all.extend(self.volumes.iter().map(|v| volume(&v.name, &v.at, false)));
         all.extend(self.server.mounts.iter().map(|m| Mount {
@@ -230,14 +269,13 @@ fn command(server: &Server, image: &ImageFacts) -> Vec<String> {
 
 fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
     let name =
-        |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.principal_key()).to_ascii_lowercase();
+        |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.volume_key()).to_ascii_lowercase();
     let state = server.state.iter().map(|at| Volume { name: name("state"), at: at.clone() });
     let cache = server.cache.then(|| Volume { name: name("cache"), at: format!("{HOME}/.cache") });
     state.chain(cache).collect()
 }
 
 fn tmpfs(uid: u32) -> Vec<Tmpfs> {
-    const MIB: u64 = 1 << 20;
     let strict = "rw,nosuid,nodev,noexec";
     vec![
         Tmpfs { at: "/tmp", size: 64 * MIB, options: format!("{strict},mode=1777") },

@@ -1,26 +1,28 @@
 //! Starts a container from a compartment and proves it before anybody can speak to it. Knows no MCP.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use bollard::Docker;
 use bollard::container::{AttachContainerResults, LogOutput};
 use bollard::query_parameters::AttachContainerOptions;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 
-use crate::downstream::attached::Attached;
-use crate::downstream::link::{Link, Output, Process as _};
+use crate::downstream::link::{Link, Output};
 use crate::downstream::tail::Tail;
 use crate::error::{Class, Fault};
 
 use super::Engine;
-use super::engine::CALL;
+use super::create::Made;
+use super::engine::{CALL, Refused};
 use super::report::Report;
 use super::spec::Compartment;
-use super::verify::Evidence;
+use super::verify::{Evidence, Readings};
 
 /// Longest report of the probe.
 const REPORT: usize = 1 << 20;
+/// Most that is kept of standard error before the report.
+const EARLY: usize = 64 << 10;
 
 /// A container that runs and is proven.
 pub struct Confined {
@@ -34,41 +36,32 @@ pub struct Confined {
     pub evidence: Evidence,
 }
 
-/// Starts the container and proves it within the time given. On any failure nothing of it is left.
+/// Starts the container and proves it within the time given. On any failure, and wherever this is dropped before its end,
+/// nothing of it is left.
 pub async fn start(engine: &Engine, compartment: Compartment, within: Duration) -> Result<Confined, Fault> {
-    let docker = engine.docker().await?;
-    let probe = engine.probe_volume().await?;
-    engine.prepare_volumes(&compartment).await?;
-    let created =
-        engine.call("create a container", CALL, docker.create_container(None, compartment.body(&probe))).await?;
-    let process = Attached::new(docker.clone(), created.id.clone());
-    let proven = async {
-        if !created.warnings.is_empty() {
-            // A limit that the kernel lacks is told here and nowhere else.
-            return Err(Fault::new(
-                Class::Isolation,
-                format!("server {}: the engine warns: {}", compartment.server.name, created.warnings.join("; ")),
-            ));
-        }
-        prove(engine, &docker, &compartment, &probe, &created.id).await
-    };
-    let proven = tokio::time::timeout(within, proven).await.unwrap_or_else(|_| {
-        Err(Fault::new(
-            Class::Timeout,
-            format!("server {}: it was not started within {within:?}", compartment.server.name),
-        ))
+    let mut made = None;
+    let proven = tokio::time::timeout(within, prove(engine, &compartment, &mut made)).await.unwrap_or_else(|_| {
+        let text = format!("server {}: it was not started within {within:?}", compartment.server.name);
+        Err(Fault::new(Class::Timeout, text))
     });
-    match proven {
-        Ok((streams, evidence)) => {
-            let link = Link { input: streams.input, output: streams.output, process: Box::new(process) };
-            Ok(Confined { link, container: created.id, image: compartment.image, evidence })
-        }
-        Err(fault) => {
-            let ending = process.end(Duration::ZERO).await;
-            let text = |text: String| if fault.class == Class::Crashed { format!("{text}: {ending}") } else { text };
-            Err(Fault { class: fault.class, outward: text(fault.outward.clone()), inward: text(fault.inward.clone()) })
-        }
+    let (streams, evidence) = match proven {
+        Ok(proven) => proven,
+        Err(fault) => return Err(undone(fault, made).await),
+    };
+    let process = made.and_then(Made::keep).ok_or_else(|| Fault::new(Class::Bug, "a proven container is missing"))?;
+    let container = process.id().to_owned();
+    let link = Link { input: streams.input, output: streams.output, process: Box::new(process) };
+    Ok(Confined { link, container, image: compartment.image, evidence })
+}
+
+/// Removes what there is of the container, and adds to the fault how it ended where it ended by itself.
+async fn undone(fault: Fault, made: Option<Made>) -> Fault {
+    let Some(made) = made else { return fault };
+    let ending = made.undo().await;
+    if fault.class != Class::Crashed {
+        return fault;
     }
+    Fault::new(fault.class, format!("{}: {ending}", fault.outward)).with_inward(format!("{}: {ending}", fault.inward))
 }
 
 /// Both streams, with what was read too far put back.
@@ -79,30 +72,41 @@ struct Streams {
 
 async fn prove(
     engine: &Engine,
-    docker: &Docker,
     compartment: &Compartment,
-    probe: &str,
-    id: &str,
+    made: &mut Option<Made>,
 ) -> Result<(Streams, Evidence), Fault> {
+    let server = &compartment.server.name;
+    let docker = engine.docker().await?;
+    let (defaults, probe, ()) = tokio::try_join!(
+        engine.defaults(),
+        engine.probe_volume(&compartment.owner),
+        engine.prepare_volumes(compartment)
+    )?;
+    let refused = |what: &str, why: Refused| {
+        Fault::new(Class::Isolation, format!("server {server}: the engine refuses to {what} as it is asked for"))
+            .with_inward(format!("server {server}: the engine refuses to {what}: {} ({})", why.message, why.status))
+    };
+    let made = made.insert(Made::ask(&docker, compartment.name(), compartment.body(&probe)));
+    let created = engine.wait("create a container", &docker, made.answer()).await?;
+    let created = created.map_err(|why| refused("create its container", why))?;
+    if !created.warnings.is_empty() {
+        // A limit that the kernel lacks is told here and nowhere else.
+        let text = format!("server {server}: the engine warns: {}", created.warnings.join("; "));
+        return Err(Fault::new(Class::Isolation, text));
+    }
+    let id = created.id.as_str();
     // Attached first: what a container writes before that is lost, and one that has ended never answers an attach.
     let options =
         AttachContainerOptions { stream: true, stdin: true, stdout: true, stderr: true, ..Default::default() };
     let attached = engine.call("attach to a container", CALL, docker.attach_container(id, Some(options))).await?;
     let AttachContainerResults { output, input } = attached;
     let mut output = output.map(|piece| piece.map(output_of).map_err(std::io::Error::other)).boxed();
-    engine.call("start a container", CALL, docker.start_container(id, None)).await.map_err(|fault| {
-        let text = format!("server {} cannot be started", compartment.server.name);
-        if fault.inward.contains("did not") {
-            fault
-        } else {
-            Fault::new(Class::Isolation, text).with_inward(fault.inward)
-        }
-    })?;
+    let started = engine.wait("start a container", &docker, docker.start_container(id, None)).await?;
+    started.map_err(|why| refused("start its container", why))?;
     let inspect = engine.call("inspect a container", CALL, docker.inspect_container(id, None));
-    let (first, inspected) = tokio::join!(first_line(&mut output, compartment), inspect);
-    let (report, rest) = (first?, inspected?);
-    let evidence =
-        Evidence::gather(compartment, probe, &rest, &report.report).proven(compartment.server.name.as_str())?;
+    let (report, inspected) = tokio::try_join!(first_line(&mut output, compartment), inspect)?;
+    let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &report.report };
+    let evidence = Evidence::gather(compartment, &readings).proven(server.as_str())?;
     let early = stream::iter(report.early.into_iter().map(Ok));
     Ok((Streams { input, output: early.chain(output).boxed() }, evidence))
 }
@@ -119,7 +123,24 @@ fn output_of(piece: LogOutput) -> Output {
 /// The probe's report, and what the server wrote before we had read that far.
 struct First {
     report: Report,
-    early: Vec<Output>,
+    early: VecDeque<Output>,
+}
+
+/// What is on standard error before the report, up to a limit: the oldest goes first.
+#[derive(Default)]
+struct Early {
+    pieces: VecDeque<Bytes>,
+    size: usize,
+}
+
+impl Early {
+    fn push(&mut self, bytes: Bytes) {
+        self.size += bytes.len();
+        self.pieces.push_back(bytes);
+        while self.size > EARLY && self.pieces.len() > 1 {
+            self.size -= self.pieces.pop_front().map_or(0, |oldest| oldest.len());
+        }
+    }
 }
 
 async fn first_line(
@@ -127,12 +148,12 @@ async fn first_line(
     compartment: &Compartment,
 ) -> Result<First, Fault> {
     let server = &compartment.server.name;
-    let (mut line, mut errors, mut tail) = (BytesMut::new(), Vec::new(), Tail::default());
+    let (mut line, mut errors, mut tail) = (BytesMut::new(), Early::default(), Tail::default());
     let ended = loop {
         match output.next().await {
             Some(Ok(Output::Stderr(bytes))) => {
                 tail.push(&bytes);
-                errors.push(Output::Stderr(bytes));
+                errors.push(bytes);
             }
             Some(Ok(Output::Stdout(bytes))) => {
                 line.extend_from_slice(&bytes);
@@ -155,9 +176,9 @@ async fn first_line(
         .ok()
         .filter(|r| r.bulkhead_probe == 1 && r.nonce == compartment.nonce)
         .ok_or_else(|| Fault::new(Class::Isolation, format!("server {server}: its first words are not the probe's")))?;
-    let mut early = errors;
+    let mut early: VecDeque<Output> = errors.pieces.into_iter().map(Output::Stderr).collect();
     if !rest.is_empty() {
-        early.push(Output::Stdout(rest));
+        early.push_back(Output::Stdout(rest));
     }
     Ok(First { report, early })
 }

@@ -1,6 +1,7 @@
 //! The proof: what was asked, what the engine reports, what is seen from inside, control by control. Pure.
 //!
-//! A reading that is missing is a difference. Nothing here can make a control hold but the two readings themselves.
+//! A reading that is missing is a difference. Nothing here can make a control hold but the two readings themselves. What
+//! has no control of its own must be as an engine leaves it: [`around`] names every other setting that is not.
 
 use bollard::models::ContainerInspectResponse;
 use serde::Serialize;
@@ -8,11 +9,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Class, Fault};
 
+use super::engine::Defaults;
 use super::report::Report;
 use super::spec::Compartment;
 
-mod controls;
+mod around;
+mod limits;
+mod mounts;
 mod places;
+mod privileges;
+mod view;
 
 /// One control with its three readings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,33 +38,90 @@ pub struct Control {
 /// Every control of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// SHA-256 over the controls, lower-case hex.
+    /// SHA-256 over the controls and over what they are proven of (container, image, server, principal, host paths),
+    /// lower-case hex: no other instance has the same.
     pub digest: String,
     /// The controls.
     pub controls: Vec<Control>,
 }
 
+/// What the controls are read from.
+#[derive(Clone, Copy)]
+pub struct Readings<'a> {
+    /// The volume that has the probe.
+    pub probe: &'a str,
+    /// What the engine does by itself.
+    pub defaults: &'a Defaults,
+    /// What it reports of the container.
+    pub engine: &'a ContainerInspectResponse,
+    /// What the probe saw.
+    pub inside: &'a Report,
+}
+
 impl Evidence {
     /// Holds the readings against what was asked.
-    pub fn gather(compartment: &Compartment, probe: &str, engine: &ContainerInspectResponse, inside: &Report) -> Self {
-        let controls = controls::all(compartment, probe, engine, inside);
-        let text = serde_json::to_string(&controls).unwrap_or_default();
-        Evidence { digest: crate::hex(&Sha256::digest(text)), controls }
+    pub fn gather(asked: &Compartment, readings: &Readings<'_>) -> Self {
+        let controls = controls(&view::View::new(asked, readings));
+        let subject = serde_json::json!({
+            "container": readings.engine.id,
+            "image": asked.image,
+            "server": asked.server.name.as_str(),
+            "configuration": asked.server.digest,
+            "principal": asked.owner.principal,
+            "mounts": asked.server.mounts.iter().map(|m| (&m.host, &m.at, m.write)).collect::<Vec<_>>(),
+            "controls": controls,
+        });
+        Evidence { digest: crate::hex(&Sha256::digest(subject.to_string())), controls }
     }
 
     /// The evidence, if every control holds; else the refusal that names those that do not.
     pub fn proven(self, server: &str) -> Result<Self, Fault> {
-        let broken: Vec<String> = self.controls.iter().filter(|c| !c.holds).map(difference).collect();
+        let broken: Vec<&Control> = self.controls.iter().filter(|c| !c.holds).collect();
         if broken.is_empty() {
             return Ok(self);
         }
-        let names: Vec<&str> = self.controls.iter().filter(|c| !c.holds).map(|c| c.control).collect();
-        Err(Fault::new(
-            Class::Isolation,
-            format!("server {server} is not served: not isolated as asked ({})", names.join(", ")),
-        )
-        .with_inward(format!("server {server} is not served: not isolated as asked: {}", broken.join("; "))))
+        let names: Vec<&str> = broken.iter().map(|c| c.control).collect();
+        let differences: Vec<String> = broken.into_iter().map(difference).collect();
+        let what = format!("server {server} is not served: not isolated as asked");
+        Err(Fault::new(Class::Isolation, format!("{what} ({})", names.join(", ")))
+            .with_inward(format!("{what}: {}", differences.join("; "))))
     }
+}
+
+fn controls(view: &view::View<'_>) -> Vec<Control> {
+    let all = [
+        privileges::capabilities,
+        privileges::escalation,
+        privileges::privileged,
+        privileges::seccomp,
+        privileges::apparmor,
+        privileges::user,
+        places::root,
+        places::tmpfs,
+        mounts::mounts,
+        places::kernel_files,
+        limits::memory,
+        limits::swap,
+        limits::cpu,
+        limits::pids,
+        limits::open_files,
+        limits::core_dumps,
+        around::network,
+        around::environment,
+        privileges::namespaces,
+        privileges::devices,
+        around::hostname,
+        around::init,
+        around::program,
+        around::log_driver,
+        around::life,
+        around::labels,
+        around::other_settings,
+    ];
+    let controls = all.into_iter().map(|control| control(view));
+    // An engine that reports nothing has reported nothing that holds, empty lists included.
+    let reported = view.is_reported();
+    controls.map(|control| Control { holds: control.holds && reported, ..control }).collect()
 }
 
 fn difference(control: &Control) -> String {

@@ -30,6 +30,13 @@ struct Word<'a> {
     node: &'a Node,
 }
 
+/// A command with its arguments.
+#[derive(Clone, Copy)]
+struct Line<'w> {
+    command: Word<'w>,
+    args: &'w [Word<'w>],
+}
+
 /// An entry in our words, in the making.
 #[derive(Default)]
 struct Draft {
@@ -84,7 +91,6 @@ struct Outer<'a> {
 
 /// Takes the command over, in the way that the inner table or the command itself says.
 fn run(entry: &Outer<'_>, inner: &Table, draft: &mut Draft, notes: &mut Vec<String>) -> Result<(), Refusal> {
-    let args = entry.args.as_ref().map(words).unwrap_or_default();
     let command = entry.command.as_ref().and_then(|field| Some((field, field.string()?)));
     if let Some(kind) = &entry.kind {
         match command {
@@ -97,37 +103,14 @@ fn run(entry: &Outer<'_>, inner: &Table, draft: &mut Draft, notes: &mut Vec<Stri
         entry.env.iter().for_each(|env| draft.keep("env", env));
         return draft.add_all(inner);
     };
-    let (command, args) = without_shell(command, &args);
-    let here = Word { text: command, node: field.node() };
-    let program = program(command);
-    let client = matches!(program.as_str(), "docker" | "podman");
-    if !client || inner.get("unisolated").is_some() {
-        entry.env.iter().for_each(|env| draft.keep("env", env));
-    }
+    let args = entry.args.as_ref().map(words).unwrap_or_default();
+    let line = Line { command: Word { text: command, node: field.node() }, args: &args };
     if inner.get("unisolated").is_some() {
-        draft.put(
-            "command",
-            here,
-            Value::List(std::iter::once(here).chain(args.iter().copied()).map(own).collect()),
-        )?;
+        line.on_the_host(entry, draft)?;
     } else if inner.get("image").is_some() {
-        if client {
-            return Err(here.refusal("no container client runs in a container; leave out the command, or the image"));
-        }
-        draft.put("command", here, Value::List(vec![own(here)]))?;
-        draft.put("args", here, Value::List(args.iter().copied().map(own).collect()))?;
+        line.in_an_image(entry, draft)?;
     } else {
-        match program.as_str() {
-            "npx" => package::npx(here, args, draft)?,
-            "uvx" => package::uvx(here, args, draft)?,
-            "docker" | "podman" => docker::run(here, args, entry, inner, draft, notes)?,
-            _ => {
-                let way = "say how to run it: set bulkhead.image, or bulkhead.unisolated with the reason";
-                return Err(
-                    here.refusal(format!("the command {} is none of npx, uvx, docker run; {way}", quoted(command)))
-                );
-            }
-        }
+        line.by_its_command(entry, inner, draft, notes)?;
     }
     draft.add_all(inner)
 }
@@ -141,29 +124,12 @@ fn refuse_twice(r: &Reader<'_>, inner: &Table) {
     }
 }
 
-/// `cmd /c npx …`, as it is written for Windows, is `npx …`.
-fn without_shell<'a, 'w>(command: &'a str, args: &'w [Word<'a>]) -> (&'a str, &'w [Word<'a>]) {
-    match args {
-        [flag, inner, rest @ ..] if program(command) == "cmd" && flag.text.eq_ignore_ascii_case("/c") => {
-            (inner.text, rest)
-        }
-        _ => (command, args),
-    }
-}
-
-/// The name of a program without its directory and Windows' endings.
-fn program(command: &str) -> String {
-    let name = command.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
-    let bare = name.strip_suffix(".exe").or_else(|| name.strip_suffix(".cmd")).map(str::to_owned);
-    bare.unwrap_or(name)
-}
-
 fn words<'a>(field: &Field<'a>) -> Vec<Word<'a>> {
     let items = field.list().unwrap_or_default();
     items.iter().filter_map(|item| Some(Word { text: item.string()?, node: item.node() })).collect()
 }
 
-fn own(word: Word<'_>) -> Node {
+fn own(word: &Word<'_>) -> Node {
     Node { value: Value::String(word.text.to_owned()), at: word.node.at }
 }
 
@@ -172,6 +138,71 @@ fn own(word: Word<'_>) -> Node {
 impl Word<'_> {
     fn refusal(&self, text: impl Into<String>) -> Refusal {
         Refusal { at: self.node.at, text: text.into() }
+    }
+}
+
+// === impl Line ===
+
+impl<'w> Line<'w> {
+    /// A written reason says that it runs on the host: the line stays as it is.
+    fn on_the_host(self, entry: &Outer<'_>, draft: &mut Draft) -> Result<(), Refusal> {
+        entry.env.iter().for_each(|env| draft.keep("env", env));
+        let words = std::iter::once(&self.command).chain(self.args);
+        draft.put("command", self.command, Value::List(words.map(own).collect()))
+    }
+
+    /// An image is named in which the line runs.
+    fn in_an_image(self, entry: &Outer<'_>, draft: &mut Draft) -> Result<(), Refusal> {
+        if matches!(self.without_shell().program().as_str(), "docker" | "podman") {
+            let text = "no container client runs in a container; leave out the command, or the image";
+            return Err(self.command.refusal(text));
+        }
+        entry.env.iter().for_each(|env| draft.keep("env", env));
+        draft.put("command", self.command, Value::List(vec![own(&self.command)]))?;
+        draft.put("args", self.command, Value::List(self.args.iter().map(own).collect()))
+    }
+
+    /// Nothing is said but the line itself, so it must be one that we know.
+    fn by_its_command(
+        self,
+        entry: &Outer<'_>,
+        inner: &Table,
+        draft: &mut Draft,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Refusal> {
+        let line = self.without_shell();
+        match line.program().as_str() {
+            "npx" => package::npx(line, draft)?,
+            "uvx" => package::uvx(line, draft)?,
+            "docker" | "podman" => return docker::run(line, entry, inner, draft, notes),
+            _ => {
+                // Only the first word: some people put the whole line here, secrets and all.
+                let command = quoted(self.command.text.split_whitespace().next().unwrap_or_default());
+                return Err(self.command.refusal(format!(
+                    "the command {command} is none of npx, uvx, docker run; say how to run it: set bulkhead.image, or \
+                     bulkhead.unisolated with the reason"
+                )));
+            }
+        }
+        entry.env.iter().for_each(|env| draft.keep("env", env));
+        Ok(())
+    }
+
+    /// `cmd /c npx …`, as it is written for Windows, is `npx …`.
+    fn without_shell(self) -> Self {
+        match self.args {
+            [flag, command, args @ ..] if self.program() == "cmd" && flag.text.eq_ignore_ascii_case("/c") => {
+                Line { command: *command, args }
+            }
+            _ => self,
+        }
+    }
+
+    /// The name of the program without its directory and Windows' endings.
+    fn program(self) -> String {
+        let name = self.command.text.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
+        let bare = name.strip_suffix(".exe").or_else(|| name.strip_suffix(".cmd")).map(str::to_owned);
+        bare.unwrap_or(name)
     }
 }
 

@@ -12,6 +12,8 @@ use super::fault::quoted;
 
 mod credentials;
 mod target;
+#[cfg(all(test, unix))]
+mod tests;
 
 pub(super) use target::target;
 
@@ -33,7 +35,10 @@ const TREES: [&str; 13] = [
 ];
 
 /// Directories of home directories: these and each directory in them are refused, but not what lies deeper.
-const HOMES: [&str; 2] = ["/home", "/Users"];
+const HOMES: [&str; 3] = ["/home", "/Users", "/mnt/c/Users"];
+
+/// Directories where everybody's programs leave files and sockets: refused whole, but not what lies deeper.
+const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Sockets of engines are known by these parts of their names, wherever they are.
 const ENGINES: [&str; 5] = ["docker", "podman", "containerd", "crio", "buildkit"];
@@ -56,13 +61,21 @@ impl Guard {
         let homes = known(&HOMES);
         let mut trees = reasons(known(&TREES), "belongs to the system or to a container engine");
         trees.extend(reasons(with_real(&absolute(&state_dir(None, env))), "is the gateway's own state"));
-        let mut places = reasons(with_real(&absolute(config)), "is the gateway's own configuration");
+        let (config, lock) = (absolute(config), absolute(&config.with_file_name("bulkhead.lock")));
+        let mut places = reasons(with_real(&config), "is the gateway's own configuration");
+        places.extend(reasons(with_real(&lock), "holds what was approved"));
+        places.extend(reasons(known(&SHARED), "is everybody's temporary directory"));
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let people = people(&passwd).chain(home(env)).chain([PathBuf::from("/root")]);
         places.extend(reasons(people.flat_map(|home| with_real(&home)).collect(), "is a home directory"));
         places.extend(reasons(homes.clone(), "holds home directories"));
         places.extend(reasons(engine_sockets(env), "is a container engine's socket"));
         Guard { trees, places, homes }
+    }
+
+    /// Learns of one more file of the gateway's own.
+    pub(super) fn protect(&mut self, file: &Path) {
+        self.places.extend(reasons(with_real(&absolute(file)), "is the gateway's own"));
     }
 
     /// The real path behind a host path, or why a server may not see it.
@@ -102,8 +115,13 @@ impl Guard {
 /// A path and, where links lead elsewhere, the real path behind it.
 fn with_real(path: &Path) -> Vec<PathBuf> {
     let mut paths = vec![path.to_owned()];
-    paths.extend(path.canonicalize().ok().filter(|real| real != path));
+    paths.extend(real(path).filter(|real| real != path));
     paths
+}
+
+/// The path with its links followed, as far as it exists: what is not there yet is known by what will hold it.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| Some(real(path.parent()?)?.join(path.file_name()?)))
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -151,126 +169,4 @@ fn engine_socket_in(real: &Path, kind: FileType) -> Option<String> {
         let ordinary = entry.path().metadata().is_ok_and(|target| target.is_dir() || target.is_file());
         (engine && !ordinary).then(|| format!("it holds a container engine's socket ({name:?})"))
     })
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use std::os::unix::fs::symlink;
-    use std::os::unix::net::UnixListener;
-
-    use super::super::env::Fixed;
-    use super::*;
-
-    struct Machine {
-        dir: tempfile::TempDir,
-        guard: Guard,
-    }
-
-    /// A home, a configuration and a state directory below one temporary directory.
-    fn machine() -> Machine {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
-        for path in ["me/notes", "me/.ssh", "me/.config/gcloud", "conf", "state", "srv/data", "other/.aws"] {
-            std::fs::create_dir_all(at(path)).unwrap();
-        }
-        std::fs::write(at("conf/bulkhead.toml"), "").unwrap();
-        let env = Fixed::from([("HOME", at("me").as_str()), ("BULKHEAD_STATE", at("state").as_str())]);
-        let guard = Guard::new(Path::new(&at("conf/bulkhead.toml")), &env);
-        Machine { dir, guard }
-    }
-
-    impl Machine {
-        fn vet(&self, path: &str) -> Result<PathBuf, String> {
-            let path = if path.starts_with('/') { PathBuf::from(path) } else { self.dir.path().join(path) };
-            self.guard.vet(path.to_str().unwrap())
-        }
-
-        #[track_caller]
-        fn refuses(&self, path: &str, why: &str) {
-            let said = self.vet(path).expect_err(path);
-            assert!(said.contains(why), "{path}: {said}");
-        }
-    }
-
-    #[test]
-    fn ordinary_directories_and_files_are_let_through() {
-        let m = machine();
-        std::fs::write(m.dir.path().join("srv/data/a.txt"), "").unwrap();
-        for path in ["srv/data", "srv/data/a.txt", "me/notes"] {
-            assert_eq!(m.vet(path).unwrap(), m.dir.path().canonicalize().unwrap().join(path));
-        }
-    }
-
-    #[test]
-    fn the_system_is_refused_above_at_and_below() {
-        let m = machine();
-        for path in
-            ["/", "/etc", "/etc/passwd", "/proc", "/sys", "/dev", "/dev/shm", "/var", "/var/lib", "/home", "/root"]
-        {
-            if Path::new(path).exists() {
-                m.refuses(path, "is refused: it ");
-            }
-        }
-        assert_eq!(
-            m.vet("/etc").unwrap_err(),
-            "\"/etc\" is refused: it belongs to the system or to a container engine"
-        );
-    }
-
-    #[test]
-    fn links_are_followed_before_judging() {
-        let m = machine();
-        symlink("/etc", m.dir.path().join("srv/innocent")).unwrap();
-        symlink("/nowhere", m.dir.path().join("srv/dangling")).unwrap();
-        m.refuses("srv/innocent", "(really \"/etc\") is refused");
-        m.refuses("srv/innocent/../etc/passwd", "is refused");
-        m.refuses("srv/dangling", "cannot be used: No such file");
-        m.refuses("srv/none", "cannot be used: No such file");
-    }
-
-    #[test]
-    fn homes_are_refused_whole_and_credentials_everywhere() {
-        let m = machine();
-        m.refuses("me", "it is a home directory");
-        m.refuses("me/.ssh", "place of credentials (.ssh)");
-        m.refuses("me/.config/gcloud", "place of credentials (.config/gcloud)");
-        m.refuses("me/.config", "it holds credentials (gcloud)");
-        m.refuses("other", "it holds credentials (.aws)");
-        m.refuses("other/.aws", "place of credentials (.aws)");
-        std::fs::create_dir(m.dir.path().join("srv/.GnuPG")).unwrap();
-        m.refuses("srv/.GnuPG", "place of credentials (.gnupg)");
-        let strangers = Guard { homes: vec![m.dir.path().canonicalize().unwrap()], ..m.guard.clone() };
-        assert!(
-            strangers.vet(m.dir.path().join("srv").to_str().unwrap()).unwrap_err().contains("it is a home directory")
-        );
-        assert!(strangers.vet(m.dir.path().join("srv/data").to_str().unwrap()).is_ok());
-    }
-
-    #[test]
-    fn the_gateways_own_files_are_refused() {
-        let m = machine();
-        m.refuses("conf", "the gateway's own configuration");
-        m.refuses("conf/bulkhead.toml", "it is the gateway's own configuration");
-        m.refuses("state", "it is the gateway's own state");
-        m.refuses(".", "it holds");
-    }
-
-    #[test]
-    fn engine_sockets_are_refused_with_the_directories_that_hold_them() {
-        let m = machine();
-        let _socket = UnixListener::bind(m.dir.path().join("srv/my-docker.sock")).unwrap();
-        m.refuses("srv/my-docker.sock", "neither a directory nor a regular file");
-        m.refuses("srv", "it holds a container engine's socket (\"my-docker.sock\")");
-        let elsewhere = m.dir.path().join("srv/data/e.sock");
-        let env = Fixed::from([("DOCKER_HOST", format!("unix://{}", elsewhere.display()).as_str())]);
-        let guard = Guard::new(Path::new("/x.toml"), &env);
-        assert!(guard.vet(elsewhere.parent().unwrap().to_str().unwrap()).unwrap_err().contains("engine's socket"));
-    }
-
-    #[test]
-    fn only_people_have_homes() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:33:33::/var/www:/bin/false\nme:x:1000:1000::/data/me:/bin/sh\n\
-                      nobody:x:65534:65534::/nonexistent:/bin/false\nodd:x:1001:1001::/:/bin/sh\nbroken\n";
-        assert_eq!(people(passwd).collect::<Vec<_>>(), [PathBuf::from("/root"), PathBuf::from("/data/me")]);
-    }
 }

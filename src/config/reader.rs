@@ -4,7 +4,11 @@
 //! that nobody asked for.
 
 use super::fault::{Place, Sink, quoted};
-use super::file::{Entry, Node, Table, Value};
+use super::file::{Entry, Table};
+
+mod field;
+
+pub(super) use field::Field;
 
 /// One table being read.
 pub(super) struct Reader<'a> {
@@ -12,17 +16,6 @@ pub(super) struct Reader<'a> {
     path: String,
     at: Place,
     asked: Vec<&'static str>,
-    sink: &'a Sink,
-}
-
-/// One value being read, with its full name.
-#[derive(Clone)]
-pub(super) struct Field<'a> {
-    /// The dotted name, as messages give it.
-    pub(super) path: String,
-    /// Where its key stands.
-    pub(super) key_at: Place,
-    node: &'a Node,
     sink: &'a Sink,
 }
 
@@ -123,138 +116,6 @@ impl<'a> Reader<'a> {
 
     fn field(&self, entry: &'a Entry) -> Field<'a> {
         Field { path: self.path_of(&entry.key), key_at: entry.at, node: &entry.node, sink: self.sink }
-    }
-}
-
-// === impl Field ===
-
-impl<'a> Field<'a> {
-    /// The same value under the name of another table.
-    pub(super) fn under(mut self, table: &str, key: &str) -> Self {
-        self.path = joined(table, key);
-        self
-    }
-
-    /// Reads another table in the place of this value.
-    pub(super) fn instead<'b>(&self, table: &'b Table) -> Reader<'b>
-    where
-        'a: 'b,
-    {
-        Reader::new(table, self.path.clone(), self.key_at, self.sink)
-    }
-
-    /// The value as it stands.
-    pub(super) fn node(&self) -> &'a Node {
-        self.node
-    }
-
-    /// Notes a fault of this value; the text goes on after the name.
-    pub(super) fn fault(&self, text: impl AsRef<str>) {
-        self.sink.add(self.node.at, format!("{} {}", self.path, text.as_ref()));
-    }
-
-    /// A text.
-    pub(super) fn string(&self) -> Option<&'a str> {
-        match &self.node.value {
-            Value::String(text) => Some(text),
-            _ => self.expected("a string"),
-        }
-    }
-
-    /// A text that a function understands; what it says otherwise goes on after the name.
-    pub(super) fn parse<T>(&self, understand: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
-        understand(self.string()?).map_err(|why| self.fault(why)).ok()
-    }
-
-    /// One word of several.
-    pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
-        self.parse(|text| {
-            let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-            found.ok_or_else(|| {
-                let words: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-                format!("must be {}, not {}", words.join(" or "), quoted(text))
-            })
-        })
-    }
-
-    /// The one word that is served, where the contract has more.
-    pub(super) fn only(&self, served: &str, later: &[&str]) {
-        match self.string() {
-            Some(text) if later.contains(&text) => {
-                self.sink.add(self.node.at, format!("not yet supported: {} = {text:?}", self.path));
-            }
-            Some(text) if text != served => {
-                self.fault(format!("must be {served:?}, not {}", quoted(text)));
-            }
-            _ => {}
-        }
-    }
-
-    /// `true` or `false`.
-    pub(super) fn boolean(&self) -> Option<bool> {
-        match self.node.value {
-            Value::Boolean(value) => Some(value),
-            _ => self.expected("true or false"),
-        }
-    }
-
-    /// A whole number within bounds.
-    pub(super) fn integer<T: TryFrom<i64>>(&self, least: i64, most: i64) -> Option<T> {
-        let Value::Integer(number) = self.node.value else { return self.expected("a whole number") };
-        let fits = (least..=most).contains(&number).then(|| T::try_from(number).ok()).flatten();
-        if fits.is_none() {
-            self.fault(format!("must be from {least} to {most}, not {number}"));
-        }
-        fits
-    }
-
-    /// A number within bounds.
-    pub(super) fn number(&self, least: f64, most: f64) -> Option<f64> {
-        let number = match self.node.value {
-            Value::Integer(number) => number as f64,
-            Value::Float(number) => number,
-            _ => return self.expected("a number"),
-        };
-        if number >= least && number <= most {
-            return Some(number);
-        }
-        self.fault(format!("must be from {least} to {most}, not {number}"));
-        None
-    }
-
-    /// The items of a list.
-    pub(super) fn list(&self) -> Option<Vec<Field<'a>>> {
-        let Value::List(items) = &self.node.value else { return self.expected("a list") };
-        let item = |(index, node): (usize, &'a Node)| Field {
-            path: format!("{}[{index}]", self.path),
-            key_at: node.at,
-            node,
-            sink: self.sink,
-        };
-        Some(items.iter().enumerate().map(item).collect())
-    }
-
-    /// Whether this is a list without items.
-    pub(super) fn is_empty_list(&self) -> bool {
-        matches!(&self.node.value, Value::List(items) if items.is_empty())
-    }
-
-    /// A list of texts, each of which a function understands.
-    pub(super) fn texts<T>(&self, understand: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
-        self.list().unwrap_or_default().iter().filter_map(|item| item.parse(&understand)).collect()
-    }
-
-    /// A table of its own.
-    pub(super) fn table(&self) -> Option<Reader<'a>> {
-        match &self.node.value {
-            Value::Table(table) => Some(Reader::new(table, self.path.clone(), self.key_at, self.sink)),
-            _ => self.expected("a table"),
-        }
-    }
-
-    fn expected<T>(&self, what: &str) -> Option<T> {
-        self.fault(format!("must be {what}, not {}", self.node.value.kind()));
-        None
     }
 }
 

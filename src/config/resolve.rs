@@ -57,13 +57,12 @@ fn read(path: &Path, env: &dyn Environment, sink: &Sink) -> Option<Config> {
     let audit = gateway::audit(root.table("audit"));
     gateway::refuse_unsupported(&mut root);
 
-    let surroundings = Surroundings {
-        env,
-        guard: &Guard::new(path, env),
-        idle_stop: gateway.idle_stop,
-        limits: limits.base,
-        total: limits.total,
-    };
+    let mut guard = Guard::new(path, env);
+    if audit.path.is_absolute() {
+        guard.protect(&audit.path);
+    }
+    let surroundings =
+        Surroundings { env, guard: &guard, idle_stop: gateway.idle_stop, limits: limits.base, total: limits.total };
     let mut notes = Vec::new();
     let servers = servers(&mut root, syntax, &surroundings, &mut notes, sink);
     root.finish();

@@ -2,11 +2,11 @@
 //!
 //! Each flag is either said in our words, or needless because every compartment has it, or refused by name.
 
-use super::super::env::is_name;
+use super::super::env::{ENGINE_VARIABLES, is_name};
 use super::super::fault::quoted;
 use super::super::file::{Entry, Node, Table, Value};
 use super::super::quantity;
-use super::{Draft, Outer, Refusal, Word, own};
+use super::{Draft, Field, Line, Outer, Refusal, Word, own};
 
 /// What a flag comes to.
 #[derive(Clone, Copy, PartialEq)]
@@ -48,7 +48,7 @@ const FLAGS: [(&str, Option<char>, Meaning); 16] = [
 ];
 
 /// Reads the words of one line.
-struct Line<'a, 'd> {
+struct Reading<'a, 'd> {
     entry: &'d Outer<'a>,
     inner: &'d Table,
     draft: &'d mut Draft,
@@ -59,14 +59,14 @@ struct Line<'a, 'd> {
 
 /// Takes a line over.
 pub(super) fn run(
-    here: Word<'_>,
-    words: &[Word<'_>],
+    line: Line<'_>,
     entry: &Outer<'_>,
     inner: &Table,
     draft: &mut Draft,
     notes: &mut Vec<String>,
 ) -> Result<(), Refusal> {
-    let (first, words) = words.split_first().ok_or_else(|| here.refusal("it does not say \"run\""))?;
+    let here = line.command;
+    let (first, words) = line.args.split_first().ok_or_else(|| here.refusal("it does not say \"run\""))?;
     if first.text != "run" {
         return Err(first.refusal(format!(
             "{} {} is refused; only \"run\" can be",
@@ -74,13 +74,13 @@ pub(super) fn run(
             quoted(flag(first.text))
         )));
     }
-    let mut line = Line { entry, inner, draft, notes, env: Table::default(), secrets: Table::default() };
-    let rest = line.flags(words)?;
+    let mut reading = Reading { entry, inner, draft, notes, env: Table::default(), secrets: Table::default() };
+    let rest = reading.flags(words)?;
     let (image, args) = rest.split_first().ok_or_else(|| here.refusal("it names no image"))?;
-    line.left_over()?;
-    let Line { draft, env, secrets, .. } = line;
+    reading.left_over()?;
+    let Reading { draft, env, secrets, .. } = reading;
     draft.put("image", *image, Value::String(image.text.to_owned()))?;
-    draft.put("args", here, Value::List(args.iter().copied().map(own).collect()))?;
+    draft.put("args", here, Value::List(args.iter().map(own).collect()))?;
     for (key, table) in [("env", env), ("secrets", secrets)] {
         if !table.entries.is_empty() {
             draft.put(key, here, Value::Table(table))?;
@@ -94,7 +94,7 @@ fn flag(text: &str) -> &str {
     text.split_once('=').map_or(text, |(flag, _)| flag)
 }
 
-impl Line<'_, '_> {
+impl Reading<'_, '_> {
     /// Goes through the flags; what is left are the image and its arguments.
     fn flags<'w>(&mut self, words: &'w [Word<'w>]) -> Result<&'w [Word<'w>], Refusal> {
         let mut rest = words;
@@ -211,9 +211,9 @@ impl Line<'_, '_> {
 
     /// Variables of the entry that no flag passes on were for the client alone. Those that choose its engine are refused.
     fn left_over(&mut self) -> Result<(), Refusal> {
-        let Some(Value::Table(given)) = self.entry.env.as_ref().map(|field| &field.node().value) else { return Ok(()) };
-        for entry in given.entries.iter().filter(|entry| self.env.get(&entry.key).is_none()) {
-            if entry.key.starts_with("DOCKER_") || entry.key.starts_with("CONTAINER_") {
+        let Some(given) = self.entry.env.as_ref().and_then(Field::table) else { return Ok(()) };
+        for entry in given.written().entries.iter().filter(|entry| self.env.get(&entry.key).is_none()) {
+            if ENGINE_VARIABLES.contains(&entry.key.as_str()) {
                 let text = format!("the variable {} would choose another engine", quoted(&entry.key));
                 return Err(Refusal { at: entry.at, text });
             }

@@ -71,6 +71,8 @@ fn options_of_runners_that_are_not_understood_are_refused_by_name() {
         ("npx", r#""-p""#, "\"-p\" needs a value"),
         ("uvx", r#""--python", "3.12", "p""#, "the uvx option \"--python\" is refused"),
         ("uvx", r#""--index-url=x", "p""#, "the uvx option \"--index-url\" is refused"),
+        ("uvx", r#""--from", "a", "--from", "b", "p""#, "the uvx option \"--from\" is refused"),
+        ("npx", r#""-kLITERAL", "p""#, "the npx option \"-k\" is refused"),
         ("uvx", r#""-y", "p""#, "the uvx option \"-y\" is refused"),
     ] {
         let said = fault(&format!(r#"{{"command": "{command}", "args": [{args}]}}"#));
@@ -167,6 +169,8 @@ fn docker_variables_come_from_the_entry_then_from_bulkhead_then_from_the_gateway
     let left = entry(r#"{"command": "docker", "args": ["run", "img"], "env": {"UNUSED": "x"}}"#);
     assert!(left.servers[0].env.is_empty());
     assert_eq!(left.notes, ["servers.a: the variable \"UNUSED\" is left out, since no \"-e\" passes it on"]);
+    let said = fault(r#"{"command": "docker", "args": ["run", "img"], "env": ["A=1"]}"#);
+    assert_eq!(said, "servers.a.env must be a table, not a list");
     let said = fault(r#"{"command": "docker", "args": ["run", "img"], "env": {"DOCKER_HOST": "tcp://x"}}"#);
     assert_eq!(said, "servers.a cannot be taken over: the variable \"DOCKER_HOST\" would choose another engine");
 }
@@ -191,6 +195,11 @@ fn any_other_command_needs_a_word_on_how_to_run_it() {
     let Run::Unisolated { reason, command } = &host.run else { panic!() };
     assert_eq!((reason.as_str(), command.join(" ").as_str()), ("gpu", "python -m"));
     assert_eq!(host.env["A"].reveal(), "1");
+    let said = fault(r#"{"command": "tool --token LITERAL"}"#);
+    assert!(said.contains("the command \"tool\" is none of") && !said.contains("LITERAL"), "{said}");
+    let host = server(r#"{"command": "cmd", "args": ["/c", "x"], "bulkhead": {"unisolated": "gpu"}}"#);
+    let Run::Unisolated { command, .. } = &host.run else { panic!() };
+    assert_eq!(command.join(" "), "cmd /c x", "on the host the line stays as it is");
     let said = fault(r#"{"command": "docker", "args": ["run", "x"], "bulkhead": {"image": "i"}}"#);
     assert!(said.contains("no container client runs in a container"), "{said}");
 }

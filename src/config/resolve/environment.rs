@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::config::Sensitive;
-use crate::config::env::{Source, is_name};
+use crate::config::env::{ENGINE_VARIABLES, Source, is_name};
 use crate::config::reader::{Field, Reader};
 
 use super::texts::Texts;
-
-/// Variables that lead to a container engine. They could only serve to leave the compartment, so they are refused there.
-const ENGINES: [&str; 6] =
-    ["DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "CONTAINERD_ADDRESS", "BUILDKIT_HOST"];
 
 /// The variables of one server.
 #[derive(Default)]
@@ -53,7 +49,8 @@ fn acceptable(name: &str, field: &Field<'_>, contained: bool) -> bool {
         field.fault("is no name of a variable; letters, digits and \"_\", not beginning with a digit");
         return false;
     }
-    if contained && ENGINES.contains(&name) {
+    // It could only serve to leave the compartment.
+    if contained && ENGINE_VARIABLES.contains(&name) {
         field.fault("leads to a container engine, which no server in a container may reach");
         return false;
     }

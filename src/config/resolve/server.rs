@@ -15,7 +15,7 @@ use super::texts::Texts;
 use super::{compartment, digest, environment, limits, tools};
 
 /// Every key of a server, for those who must tell them from keys of other clients.
-pub(in crate::config) const KEYS: [&str; 35] = [
+pub(in crate::config) const KEYS: [&str; 34] = [
     "package",
     "with",
     "executable",
@@ -50,7 +50,6 @@ pub(in crate::config) const KEYS: [&str; 35] = [
     "start_timeout",
     "idle_stop",
     "max_result",
-    "bulkhead",
 ];
 
 /// What an entry takes from around it.

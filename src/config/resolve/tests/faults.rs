@@ -197,10 +197,9 @@ fn values_out_of_bounds_are_refused() {
 #[test]
 fn mounts_are_judged_and_their_places_used_once() {
     let mount = |line: &str| of_server(&format!("mounts = [{line}]"));
-    assert_eq!(
-        mount("{ host = \"/etc\", at = \"/x\" }"),
-        "servers.s.mounts[0].host \"/etc\" is refused: it belongs to the system or to a container engine"
-    );
+    let said = mount("{ host = \"/etc\", at = \"/x\" }");
+    assert!(said.starts_with("servers.s.mounts[0].host \"/etc\" "), "{said}");
+    assert!(said.ends_with("is refused: it belongs to the system or to a container engine"), "{said}");
     assert_eq!(
         mount("{ host = \"notes\", at = \"/x\" }"),
         "servers.s.mounts[0].host must be an absolute path, not \"notes\""

@@ -92,6 +92,16 @@ fn no_fault_shows_a_value() {
 }
 
 #[test]
+fn a_text_that_cannot_be_parsed_is_not_shown_either() {
+    for value in ["\"LITERAL", "LITERAL", "'LITERAL", "\"LITERAL\\q\"", "\"LITERAL\" LITERAL", "[LITERAL", "1LITERAL"] {
+        let said = toml_faults(&format!("[servers.a]\nimage = \"i\"\nenv = {{ K = {value} }}\n"));
+        assert!(!said.contains("LITERAL"), "{said}");
+        let said = json_faults(&format!("{{\"servers\": {{\"a\": {{\"env\": {{\"K\": {value}}}}}}}}}"));
+        assert!(!said.contains("LITERAL"), "{said}");
+    }
+}
+
+#[test]
 fn debug_hides_arguments_addresses_and_variables_but_names_the_rest() {
     let config = toml(
         r#"

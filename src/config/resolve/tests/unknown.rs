@@ -1,5 +1,6 @@
 //! A key that is not known is refused at every table, whatever it is called.
 
+use crate::config::resolve::KEYS;
 use crate::config::testing::loaded;
 
 /// A file with every table there is; `@` marks where a key can be added.
@@ -102,6 +103,40 @@ fn any_other_key_is_refused_in_every_table() {
                 let said = loaded(file, &text).expect_err(&text);
                 assert!(said.contains(&format!("{key:?}")), "{said}\n{text}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_known_key_with_a_value_that_cannot_be_is_never_passed_over() {
+    let tables = [
+        ("gateway", &["name", "names", "start", "approval", "idle_stop"][..]),
+        ("front.stdio", &["id", "role"]),
+        ("front", &["stdio", "http"]),
+        ("limits", &["rate", "burst", "concurrent", "role", "total"]),
+        ("limits.role.user", &["rate", "burst", "concurrent"]),
+        ("limits.total", &["memory", "cpus", "instances"]),
+        ("audit", &["path", "arguments", "sync", "rotate"]),
+        ("auth", &["token", "oidc"]),
+        ("policy", &["files"]),
+        ("servers.a", &KEYS),
+        ("servers.a.tools", &["allow", "deny", "min_role"]),
+        ("servers.a.limits", &["rate", "burst", "concurrent"]),
+        ("servers.a.env", &["K"]),
+        ("servers.a.secrets", &["K"]),
+    ];
+    for (table, keys) in tables {
+        for key in keys {
+            let runs = ["package", "image", "unisolated", "url"].contains(key);
+            let server = if runs { "[servers.a]" } else { "[servers.a]\nimage = \"i\"" };
+            let header = format!("[{table}]");
+            let before = match table {
+                "servers.a" => server,
+                table if table.starts_with("servers.a.") => &format!("{server}\n{header}"),
+                _ => &header,
+            };
+            let said = loaded("b.toml", &format!("{before}\n{key} = 1979-05-27\n")).expect_err(key);
+            assert!(said.contains(&format!("{table}.{key}")) && !said.contains("unknown key"), "{said}");
         }
     }
 }

@@ -1,0 +1,199 @@
+//! The control that nothing is mounted but what was asked for and what an engine mounts in every container. Pure.
+
+use bollard::models::MountPoint;
+use serde_json::Value;
+
+use super::super::report::MountLine;
+use super::super::spec::PROBE;
+use super::Control;
+use super::places::{is_in_memory, is_kernels};
+use super::view::{View, control, or_unread};
+
+/// What an engine in a virtual machine may put before a path of its host: Docker Desktop, and the same on WSL.
+const HOSTED: [&str; 2] = ["/host_mnt", "/run/desktop/mnt/host"];
+/// Where engines put their own init.
+const INITS: [&str; 4] = ["/sbin/docker-init", "/usr/sbin/docker-init", "/dev/init", "/run/podman-init"];
+/// What an init is called where the engine has it from.
+const INIT_NAMES: [&str; 3] = ["init", "tini", "catatonit"];
+/// File systems that are windows on the kernel: never what a host directory is on.
+const KERNELS: [&str; 13] = [
+    "proc",
+    "sysfs",
+    "devtmpfs",
+    "devpts",
+    "mqueue",
+    "cgroup",
+    "cgroup2",
+    "securityfs",
+    "debugfs",
+    "tracefs",
+    "bpf",
+    "configfs",
+    "nsfs",
+];
+
+/// A place that was asked for.
+struct Place<'a> {
+    at: &'a str,
+    write: bool,
+    from: From<'a>,
+}
+
+/// What is to be there.
+enum From<'a> {
+    /// A named volume.
+    Volume(&'a str),
+    /// A path of the host.
+    Host(String),
+}
+
+pub(super) fn mounts(v: &View<'_>) -> Control {
+    let places = places(v);
+    let asked = match places.len() {
+        1 => "none".to_owned(),
+        _ => places.iter().skip(1).map(|p| shown(p.at, p.write)).collect::<Vec<_>>().join(", "),
+    };
+    let (engine, engine_holds) = reported(v, &places);
+    let (inside, inside_holds) = seen(v, &places);
+    control("mounts", &asked, engine, inside, engine_holds && inside_holds)
+}
+
+/// The probe's place first, then those that were asked for.
+fn places<'a>(v: &'a View<'_>) -> Vec<Place<'a>> {
+    let probe = Place { at: PROBE, write: false, from: From::Volume(v.probe) };
+    let volumes = v.asked.volumes.iter().map(|v| Place { at: &v.at, write: true, from: From::Volume(&v.name) });
+    let host = |path: &std::path::Path| From::Host(path.to_string_lossy().into_owned());
+    let binds = v.asked.server.mounts.iter().map(|m| Place { at: &m.at, write: m.write, from: host(&m.host) });
+    [probe].into_iter().chain(volumes).chain(binds).collect()
+}
+
+fn shown(at: &str, write: bool) -> String {
+    format!("{at} ({})", if write { "rw" } else { "ro" })
+}
+
+/// The engine tells it twice: the request as it took it, and the mounts that it made of it.
+fn reported(v: &View<'_>, places: &[Place<'_>]) -> (String, bool) {
+    let request = |mounts: &[bollard::models::Mount]| {
+        let mut all: Vec<String> = mounts.iter().map(|m| bare(serde_json::to_value(m)).to_string()).collect();
+        all.sort();
+        all
+    };
+    let taken = request(v.host.mounts.as_deref().unwrap_or_default());
+    let changed = if taken == request(&v.asked.mounts(v.probe)) { None } else { Some("not as requested".to_owned()) };
+    let points = v.engine.mounts.as_deref().unwrap_or_default();
+    let strange = points.iter().filter(|p| !places.iter().any(|place| place.is(p))).map(|p| {
+        let source = p.source.as_deref().unwrap_or_default();
+        format!(
+            "not asked for: {} from {source:?}",
+            shown(p.destination.as_deref().unwrap_or("?"), p.rw.unwrap_or(true))
+        )
+    });
+    let missing = places.iter().filter(|place| points.iter().filter(|p| place.is(p)).count() != 1);
+    let missing = missing.map(|place| format!("missing: {}", place.at));
+    let raw = [("binds", &v.host.binds), ("volumes from", &v.host.volumes_from)];
+    let raw = raw
+        .into_iter()
+        .filter_map(|(name, list)| list.as_ref().filter(|l| !l.is_empty()).map(|l| format!("{name} {l:?}")));
+    let differences: Vec<String> = changed.into_iter().chain(strange).chain(missing).chain(raw).collect();
+    match differences.is_empty() {
+        true => ("as asked".to_owned(), true),
+        false => (differences.join("; "), false),
+    }
+}
+
+/// A request without what says nothing, for engines leave that out.
+fn bare(value: Result<Value, serde_json::Error>) -> Value {
+    match value.unwrap_or_default() {
+        Value::Object(members) => {
+            let members = members.into_iter().map(|(name, value)| (name, bare(Ok(value))));
+            let members: serde_json::Map<_, _> = members.filter(|(_, value)| !value.is_null()).collect();
+            if members.is_empty() { Value::Null } else { Value::Object(members) }
+        }
+        Value::Bool(false) => Value::Null,
+        Value::String(text) if text.is_empty() => Value::Null,
+        Value::Array(items) if items.is_empty() => Value::Null,
+        other => other,
+    }
+}
+
+impl Place<'_> {
+    fn is(&self, point: &MountPoint) -> bool {
+        let alike = match &self.from {
+            From::Volume(name) => {
+                point.typ.as_deref() == Some("volume")
+                    && point.name.as_deref() == Some(name)
+                    && point.driver.as_deref() == Some("local")
+            }
+            From::Host(path) => {
+                point.typ.as_deref() == Some("bind")
+                    && matches!(point.propagation.as_deref(), Some("rprivate" | "private"))
+                    && point.source.as_deref().is_some_and(|source| is_path(source, path))
+            }
+        };
+        alike && point.destination.as_deref() == Some(self.at) && point.rw == Some(self.write)
+    }
+
+    /// Whether that is what is seen there. Which of the host's directories it is cannot be seen.
+    fn is_seen(&self, m: &MountLine) -> bool {
+        let source = match &self.from {
+            // `…/NAME/_data`, wherever the engine keeps its volumes.
+            From::Volume(name) => m.root.ends_with(&format!("/{name}/_data")),
+            From::Host(_) => !KERNELS.contains(&m.kind.as_str()),
+        };
+        m.at == self.at && (self.write || !m.writable()) && source
+    }
+}
+
+fn is_path(source: &str, path: &str) -> bool {
+    source == path || HOSTED.iter().any(|hosted| source.strip_prefix(hosted) == Some(path))
+}
+
+/// Everything that is mounted is one of the engine's own places or one that was asked for, once, and not more writable.
+fn seen(v: &View<'_>, places: &[Place<'_>]) -> (String, bool) {
+    let Some(mounts) = &v.mounts else { return (or_unread(None), false) };
+    let others = mounts.iter().filter(|m| m.at != "/" && !is_in_memory(v, &m.at));
+    let strange = others.filter(|m| {
+        let once = v.mount(&m.at).is_some();
+        !once || !(places.iter().any(|p| p.is_seen(m)) || is_engines(v, m))
+    });
+    let strange: Vec<String> = strange.map(|m| shown(&m.at, m.writable())).collect();
+    let missing: Vec<&str> = places.iter().filter(|p| !mounts.iter().any(|m| m.at == p.at)).map(|p| p.at).collect();
+    match (strange.is_empty(), missing.is_empty()) {
+        (true, true) => ("as asked, nothing else".to_owned(), true),
+        (false, _) => (format!("not asked for: {}", strange.join(", ")), false),
+        (true, false) => (format!("missing: {}", missing.join(", ")), false),
+    }
+}
+
+/// The mounts that an engine makes in every container.
+fn is_engines(v: &View<'_>, m: &MountLine) -> bool {
+    let whole = |kind: &str| m.root == "/" && m.kind == kind;
+    let strict = || ["nosuid", "nodev", "noexec"].iter().all(|o| m.options.iter().any(|set| set == o));
+    let read_only = || m.options.iter().any(|o| o == "ro");
+    let file = m.root.rsplit('/').next().unwrap_or_default();
+    match m.at.as_str() {
+        "/proc" => whole("proc"),
+        "/dev" => whole("tmpfs") && m.has("nosuid"),
+        "/dev/pts" => whole("devpts") && m.has("noexec"),
+        "/dev/mqueue" => whole("mqueue") && strict(),
+        "/sys" => whole("sysfs") && read_only(),
+        // The first version of control groups has a file system in memory with one mount a controller; the second has
+        // one tree. Its top is writable in the first, for the host's root alone; its files are what limits, and never are.
+        "/sys/fs/cgroup" => whole("tmpfs") && strict() || whole("cgroup2") && read_only(),
+        "/sys/fs/cgroup/unified" => whole("cgroup2") && read_only(),
+        "/etc/resolv.conf" | "/etc/hostname" | "/etc/hosts" => {
+            is_of_this_container(v, &m.root)
+                && Some(file) == m.at.strip_prefix("/etc/")
+                && (v.asked.server.writable_root || !m.writable())
+        }
+        at if INITS.contains(&at) => read_only() && INIT_NAMES.iter().any(|name| file.contains(name)),
+        _ if is_kernels(v, m) => true,
+        at => at.strip_prefix("/sys/fs/cgroup/").is_some_and(|c| !c.contains('/')) && whole("cgroup") && read_only(),
+    }
+}
+
+/// Whether a path is below one that an engine keeps for the container of this very id.
+fn is_of_this_container(v: &View<'_>, root: &str) -> bool {
+    let id = v.engine.id.as_deref().filter(|id| !id.is_empty());
+    id.is_some_and(|id| root.split('/').any(|part| part == id))
+}

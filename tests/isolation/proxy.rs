@@ -1,0 +1,316 @@
+//! An engine that does not do as it is told: a socket before the real one that changes requests to create a container,
+//! answers inspections with what was asked for, or fails where a test wants it to.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::support::addresses;
+
+type Change = Box<dyn Fn(&mut Value) + Send + Sync>;
+
+/// What it does to a request instead of passing it on.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure {
+    /// Answers with a status and a message.
+    Answer(u16),
+    /// Passes it on, and breaks off instead of giving the answer.
+    CutAfter,
+    /// Passes it on, and never gives the answer.
+    HangAfter,
+    /// Never answers, and does not pass it on.
+    Hang,
+    /// Passes it on after a while.
+    Delay(Duration),
+}
+
+#[derive(Default)]
+struct Rules {
+    /// Changes the request for a server's container.
+    create: Option<Change>,
+    /// The report of a container that is as it was asked for, which every inspection is answered with.
+    lie: Option<Value>,
+    /// Method, end of the path, and what becomes of such a request.
+    failures: Vec<(&'static str, &'static str, Failure)>,
+    /// Once it hangs, nothing at all is answered any more.
+    all_hang: bool,
+}
+
+/// The socket, for as long as this lives.
+pub struct Proxy {
+    dir: tempfile::TempDir,
+    state: Arc<State>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+struct State {
+    rules: Rules,
+    hung: std::sync::atomic::AtomicBool,
+    /// Method and path of every request.
+    seen: Mutex<Vec<String>>,
+    /// The request for a server's container, as it came.
+    asked: Mutex<Option<Value>>,
+    /// What was reported of it last.
+    reported: Mutex<Option<Value>>,
+}
+
+impl Proxy {
+    /// Passes everything on as it is.
+    pub fn new() -> Self {
+        Proxy::with(Rules::default())
+    }
+
+    /// Changes the request for a server's container.
+    pub fn changing(create: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Proxy::with(Rules { create: Some(Box::new(create)), ..Rules::default() })
+    }
+
+    /// The same, and tells of the container as if it were as asked for.
+    pub fn lying(truth: Value, create: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Proxy::with(Rules { create: Some(Box::new(create)), lie: Some(truth), ..Rules::default() })
+    }
+
+    /// Fails for requests of this method and with this end of the path.
+    pub fn failing(method: &'static str, path: &'static str, failure: Failure) -> Self {
+        Proxy::with(Rules { failures: vec![(method, path, failure)], ..Rules::default() })
+    }
+
+    /// Answers nothing from such a request on.
+    pub fn hanging_from(method: &'static str, path: &'static str) -> Self {
+        let failures = vec![(method, path, Failure::Hang)];
+        Proxy::with(Rules { failures, all_hang: true, ..Rules::default() })
+    }
+
+    fn with(rules: Rules) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+        let state = Arc::new(State {
+            rules,
+            hung: Default::default(),
+            seen: Mutex::default(),
+            asked: Mutex::default(),
+            reported: Mutex::default(),
+        });
+        let shared = state.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let state = shared.clone();
+                tokio::spawn(async move {
+                    // A side that goes away in the middle is part of what is tested.
+                    let _ = serve(&state, client).await;
+                });
+            }
+        });
+        Proxy { dir, state, task }
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        vec![format!("unix://{}", self.dir.path().join("s").display())]
+    }
+
+    /// The last report of a server's container that went through.
+    pub fn reported(&self) -> Value {
+        self.state.reported.lock().unwrap().clone().expect("a report")
+    }
+
+    /// How many requests had this method and this end of the path.
+    pub fn count(&self, method: &str, path: &str) -> usize {
+        let seen = self.state.seen.lock().unwrap();
+        seen.iter().filter(|r| r.starts_with(&format!("{method} ")) && r.ends_with(path)).count()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One request or answer, up to its body.
+struct Head {
+    first: String,
+    fields: Vec<String>,
+}
+
+impl Head {
+    async fn read(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if from.read_line(&mut line).await? == 0 {
+                return Ok(None);
+            }
+            match line.trim_end() {
+                "" => break,
+                text => lines.push(text.to_owned()),
+            }
+        }
+        let first = lines.remove(0);
+        Ok(Some(Head { first, fields: lines }))
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let named = |line: &&String| line.split_once(':').is_some_and(|(n, _)| n.eq_ignore_ascii_case(name));
+        self.fields.iter().find(named).and_then(|line| line.split_once(':')).map(|(_, value)| value.trim())
+    }
+
+    fn is_chunked(&self) -> bool {
+        self.field("transfer-encoding").is_some_and(|e| e.eq_ignore_ascii_case("chunked"))
+    }
+
+    fn length(&self) -> Option<usize> {
+        self.field("content-length")?.parse().ok()
+    }
+
+    /// Its bytes; with a new length where the body is another.
+    fn bytes(&self, length: Option<usize>) -> Vec<u8> {
+        let mut text = format!("{}\r\n", self.first);
+        for field in &self.fields {
+            let name = field.split(':').next().unwrap_or_default();
+            let of_body = ["content-length", "transfer-encoding"].iter().any(|n| n.eq_ignore_ascii_case(name));
+            if length.is_none() || !of_body {
+                text += &format!("{field}\r\n");
+            }
+        }
+        if let Some(length) = length {
+            text += &format!("Content-Length: {length}\r\n");
+        }
+        (text + "\r\n").into_bytes()
+    }
+
+    /// The whole body.
+    async fn body(&self, from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        if !self.is_chunked() {
+            from.take(self.length().unwrap_or(0) as u64).read_to_end(&mut body).await?;
+            return Ok(body);
+        }
+        while let Some(chunk) = chunk(from).await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+async fn chunk(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
+    let mut size = String::new();
+    from.read_line(&mut size).await?;
+    let size = usize::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
+    let mut chunk = vec![0; size + 2];
+    from.read_exact(&mut chunk).await?;
+    chunk.truncate(size);
+    Ok((size > 0).then_some(chunk))
+}
+
+async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
+    use std::sync::atomic::Ordering::Relaxed;
+    let real = addresses();
+    let real = real.iter().find_map(|a| a.strip_prefix("unix://").filter(|p| std::path::Path::new(p).exists()));
+    let mut client = BufReader::new(client);
+    let mut engine = BufReader::new(UnixStream::connect(real.expect("the engine's socket")).await?);
+    while let Some(request) = Head::read(&mut client).await? {
+        let mut words = request.first.split(' ');
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let path = path.split('?').next().unwrap_or_default().to_owned();
+        state.seen.lock().unwrap().push(format!("{method} {path}"));
+        let body = request.body(&mut client).await?;
+        let failures = &state.rules.failures;
+        let failure = failures.iter().find(|(m, end, _)| *m == method && path.ends_with(end)).map(|(_, _, f)| *f);
+        if state.rules.all_hang && failure.is_some() {
+            state.hung.store(true, Relaxed);
+        }
+        match failure {
+            _ if state.hung.load(Relaxed) => std::future::pending().await,
+            Some(Failure::Hang) => std::future::pending().await,
+            Some(Failure::Delay(time)) => tokio::time::sleep(time).await,
+            Some(Failure::Answer(status)) => {
+                let text = r#"{"message":"as the test wants it"}"#;
+                let length = text.len();
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
+                client.write_all(format!("{head}\r\n{text}").as_bytes()).await?;
+                continue;
+            }
+            _ => {}
+        }
+        let body = if method == "POST" && path.ends_with("/containers/create") { create(state, body) } else { body };
+        let has_body = request.is_chunked() || request.length().is_some();
+        engine.write_all(&request.bytes(has_body.then_some(body.len()))).await?;
+        engine.write_all(&body).await?;
+        let Some(answer) = Head::read(&mut engine).await? else { return Ok(()) };
+        match failure {
+            Some(Failure::CutAfter) => return Ok(()),
+            Some(Failure::HangAfter) => std::future::pending().await,
+            _ => {}
+        }
+        let status = answer.first.split(' ').nth(1).unwrap_or_default();
+        if status == "101" {
+            client.write_all(&answer.bytes(None)).await?;
+            tokio::io::copy_bidirectional(&mut client, &mut engine).await?;
+            return Ok(());
+        }
+        let is_report = method == "GET" && path.contains("/containers/") && path.ends_with("/json");
+        if is_report && status == "200" {
+            let body = report(state, answer.body(&mut engine).await?);
+            client.write_all(&answer.bytes(Some(body.len()))).await?;
+            client.write_all(&body).await?;
+            continue;
+        }
+        client.write_all(&answer.bytes(None)).await?;
+        if matches!(status, "204" | "304") || method == "HEAD" {
+            continue;
+        }
+        if !answer.is_chunked() {
+            let body = answer.body(&mut engine).await?;
+            client.write_all(&body).await?;
+            continue;
+        }
+        // Chunk by chunk: some answers take as long as a container lives.
+        loop {
+            client.flush().await?;
+            let chunk = chunk(&mut engine).await?;
+            let bytes = chunk.clone().unwrap_or_default();
+            client.write_all(format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
+            client.write_all(&bytes).await?;
+            client.write_all(b"\r\n").await?;
+            if chunk.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The request for a container as the engine is to get it; helpers are left alone.
+fn create(state: &State, body: Vec<u8>) -> Vec<u8> {
+    let mut request: Value = serde_json::from_slice(&body).unwrap();
+    if request["Labels"]["org.bulkhead.role"] != "server" {
+        return body;
+    }
+    *state.asked.lock().unwrap() = Some(request.clone());
+    if let Some(change) = &state.rules.create {
+        change(&mut request);
+    }
+    serde_json::to_vec(&request).unwrap()
+}
+
+/// The report of a container as the gateway is to get it.
+fn report(state: &State, body: Vec<u8>) -> Vec<u8> {
+    let mut report: Value = serde_json::from_slice(&body).unwrap();
+    let asked = state.asked.lock().unwrap().clone();
+    let (Some(asked), true) = (asked, report["HostConfig"].is_object()) else { return body };
+    if let Some(truth) = &state.rules.lie {
+        for part in ["HostConfig", "Config", "Mounts", "NetworkSettings", "AppArmorProfile", "Image"] {
+            report[part] = truth[part].clone();
+        }
+        for part in ["Entrypoint", "Env", "Labels"] {
+            report["Config"][part] = asked[part].clone();
+        }
+    }
+    *state.reported.lock().unwrap() = Some(report.clone());
+    serde_json::to_vec(&report).unwrap()
+}
