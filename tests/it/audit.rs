@@ -16,6 +16,8 @@ fn every_call_has_an_intent_before_and_an_outcome_after() {
     serving.text("fx__echo", json!({"x": 2}));
     serving.failure("fx__tool_error", json!({}));
     serving.unknown("fx__absent");
+    let senseless = serving.request("tools/call", r#"{"name":"fx__params","arguments":[1]}"#);
+    assert_eq!(senseless["error"]["code"], -32602);
     assert!(serving.close().status.success());
 
     let (mut open, mut calls) = (BTreeMap::new(), 0);
@@ -29,7 +31,7 @@ fn every_call_has_an_intent_before_and_an_outcome_after() {
             _ => {}
         }
     }
-    assert_eq!((calls, open.len()), (5, 0));
+    assert_eq!((calls, open.len()), (6, 0));
 
     let echoes = site.calls_of("fx__echo");
     let hashes: Vec<&Value> = echoes.iter().map(|(intent, _)| &intent["args_hash"]).collect();
@@ -56,6 +58,7 @@ fn every_call_has_an_intent_before_and_an_outcome_after() {
     assert!(outcome["result_bytes"].as_u64().unwrap() > 0);
     assert_eq!(site.outcomes_of("fx__tool_error"), ["tool_error"]);
     assert_eq!(site.outcomes_of("fx__absent"), ["unknown"]);
+    assert_eq!(site.outcomes_of("fx__params"), ["malformed"]);
 }
 
 #[test]
@@ -149,7 +152,8 @@ fn a_secret_is_in_no_record_status_or_log_whatever_a_server_does_with_it() {
         ("the log of a command", &scripted.stderr),
         ("a check", &checked.stdout),
     ];
-    let leaks: Vec<&str> = shown.into_iter().filter(|(_, text)| text.contains(SECRET)).map(|(place, _)| place).collect();
+    let leaks: Vec<&str> =
+        shown.into_iter().filter(|(_, text)| text.contains(SECRET)).map(|(place, _)| place).collect();
     assert_eq!(leaks, [""; 0]);
 }
 

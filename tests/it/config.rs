@@ -1,5 +1,7 @@
 //! A configuration that is wrong: nothing starts, and every fault is named with its place.
 
+use serde_json::json;
+
 use crate::support::{Site, on_host};
 
 /// What the commands say of a configuration that they refuse.
@@ -12,7 +14,8 @@ fn refused(config: &str) -> String {
         said.push(ran.stderr.replace(site.config().to_str().unwrap(), "FILE"));
     }
     assert!(!site.path("state").exists(), "nothing was begun");
-    let faults = |text: &str| text.lines().filter_map(|l| l.find("FILE").map(|at| l[at..].to_owned())).collect::<Vec<_>>();
+    let faults =
+        |text: &str| text.lines().filter_map(|l| l.find("FILE").map(|at| l[at..].to_owned())).collect::<Vec<_>>();
     assert!(said.iter().all(|text| faults(text) == faults(&said[0])), "{said:?}");
     faults(&said[0]).join("\n")
 }
@@ -71,7 +74,10 @@ fn a_server_without_a_way_to_run_or_without_a_reason_is_refused() {
         ("[servers.fx]\nimage = \"x\"\nunisolated = \"why\"\ncommand = [\"true\"]\n", "cannot stand beside"),
         ("[servers.fx]\nunisolated = \"why\"\ncommand = [\"true\"]\nmemory = \"1g\"\n", "cannot be kept"),
         ("[servers.fx]\nimage = \"x\"\nuser = 0\n", "servers.fx.user"),
-        ("[servers.fx]\nimage = \"x\"\nmounts = [{ host = \"/var/run/docker.sock\", at = \"/s\" }]\n", "servers.fx.mounts"),
+        (
+            "[servers.fx]\nimage = \"x\"\nmounts = [{ host = \"/var/run/docker.sock\", at = \"/s\" }]\n",
+            "servers.fx.mounts",
+        ),
         ("[servers.fx]\nimage = \"x\"\nenv = { DOCKER_HOST = \"x\" }\n", "leads to a container engine"),
     ] {
         let said = refused(config);
@@ -116,6 +122,6 @@ fn a_secret_that_is_missing_disables_its_server_alone() {
     let shown = site.server("lacking");
     assert_eq!(shown["state"], "disabled");
     assert!(shown["reason"].as_str().unwrap().contains("NO_SUCH_KEY"), "{shown}");
-    serving.unknown("lacking__echo");
+    assert!(serving.failure("lacking__echo", json!({})).contains("server lacking is disabled"));
     assert!(serving.close().stderr.contains("NO_SUCH_KEY"));
 }

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::support::engine::{Cable, Hung};
-use crate::support::{Serving, Site, contained, wait_for, wait_until, PATIENCE};
+use crate::support::{PATIENCE, Serving, Site, contained, wait_for, wait_until};
 
 /// A server that would leave a trace wherever its command runs.
 fn traced(site: &Site, image: &str) {

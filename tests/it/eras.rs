@@ -29,7 +29,8 @@ fn assert_serves_both(entry: &str) {
     let site = Site::new(entry);
     let mut serving = site.serve();
     let listed = ask_alone(&mut serving, "tools/list", json!({}));
-    let names: Vec<&str> = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"fx__echo"), "{names:?}");
     let call = |name: &str| json!({"name": name, "arguments": {"x": 1}});
     let echoed = ask_alone(&mut serving, "tools/call", call("fx__echo"));

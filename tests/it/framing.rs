@@ -125,7 +125,8 @@ fn a_second_request_under_an_id_in_flight_is_refused_and_the_first_is_answered()
     let site = Site::new(&on_host("fx", &[]));
     let mut serving = site.open();
     serving.wait_for_tool("fx__sleep");
-    let call = r#"{"jsonrpc":"2.0","id":"twice","method":"tools/call","params":{"name":"fx__sleep","arguments":{"ms":1500}}}"#;
+    let call =
+        r#"{"jsonrpc":"2.0","id":"twice","method":"tools/call","params":{"name":"fx__sleep","arguments":{"ms":1500}}}"#;
     serving.send(call);
     serving.send(call);
     assert_error(&mut serving, -32600, &json!("twice"));

@@ -31,9 +31,8 @@ fn calls_over_the_number_at_the_same_time_are_refused_until_one_ends() {
     wait_until("the call is on its way", PATIENCE, || !site.records("intent").is_empty());
     let refusal = serving.failure("fx__echo", json!({}));
     assert!(refusal.contains("at most 1 calls at the same time; try again in "), "{refusal}");
-    serving.send(&format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{running}}}}}"#
-    ));
+    serving
+        .send(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{running}}}}}"#));
     assert_eq!(site.outcomes_of("fx__sleep"), ["cancelled"]);
     assert_eq!(serving.text("fx__echo", json!({})), "{}");
     assert_eq!(site.outcomes_of("fx__echo"), ["rate_limited", "ok"]);
@@ -69,7 +68,8 @@ fn a_role_has_its_own_limits() {
 
 #[test]
 fn a_forbidden_call_costs_nothing_and_is_never_told_a_limit() {
-    let config = "[limits]\nrate = \"1/min\"\nburst = 1\n".to_owned() + &on_host("fx", &[]) + "tools = { deny = [\"env\"] }\n";
+    let config =
+        "[limits]\nrate = \"1/min\"\nburst = 1\n".to_owned() + &on_host("fx", &[]) + "tools = { deny = [\"env\"] }\n";
     let site = Site::new(&config);
     let mut serving = site.open();
     serving.wait_for_tool("fx__echo");

@@ -126,12 +126,16 @@ fn a_server_that_is_late_is_told_of_when_it_is_there() {
 
 #[test]
 fn who_may_not_see_a_server_is_not_told_that_it_came() {
-    let config = on_host("late", &["--slow-init", "7000"]) + "min_role = \"admin\"\n" + &on_host("fx", &[]) + "min_role = \"guest\"\n";
+    let config = on_host("late", &["--slow-init", "7000"])
+        + "min_role = \"admin\"\n"
+        + &on_host("fx", &[])
+        + "min_role = \"guest\"\n";
     let site = Site::new(&format!("[gateway]\nstart = \"eager\"\n{config}"));
     let mut guest = site.serve_with(&["--role", "guest"]);
     guest.initialize();
     guest.wait_for_tool("fx__echo");
-    let mut admin = site.another(&config).serve_with(&["--role", "admin"]);
+    let beside = site.another(&config);
+    let mut admin = beside.serve_with(&["--role", "admin"]);
     admin.initialize();
     admin.wait_for_tool("late__echo");
     assert_eq!(guest.settled(), [Value::Null; 0]);
@@ -174,9 +178,11 @@ fn a_server_of_any_name_is_reached_by_the_name_that_is_listed() {
 fn lists_of_what_is_not_offered_are_empty() {
     let site = Site::new("");
     let mut serving = site.open();
-    for (method, key) in
-        [("prompts/list", "prompts"), ("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")]
-    {
+    for (method, key) in [
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
         assert_eq!(serving.request(method, "{}")["result"], json!({ key: [] }));
     }
     assert_eq!(serving.request("tools/list", "{}")["result"], json!({"tools": []}));

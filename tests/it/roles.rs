@@ -88,6 +88,20 @@ fn a_forbidden_tool_is_answered_like_an_unknown_one_and_starts_nothing() {
 }
 
 #[test]
+fn without_a_lock_a_guest_starts_nothing_of_what_it_may_not_know() {
+    let site = Site::new(
+        &(contained("open", &[]) + "min_role = \"guest\"\n" + &contained("vault", &[]) + "min_role = \"admin\"\n"),
+    );
+    let mut guest = open_as(&site, "guest");
+    let asked_first = guest.unknown("vault__echo");
+    guest.wait_for_tool("open__echo");
+    assert_eq!(guest.unknown("vault__echo"), asked_first);
+    assert_eq!(guest.unknown("vault__ecxo"), asked_first.replace("echo", "ecxo"));
+    assert!(guest.tools().iter().all(|tool| tool.starts_with("open__")));
+    assert_eq!(engine::servers(&site.gateway()), ["open"]);
+}
+
+#[test]
 fn a_script_is_told_the_same_of_a_forbidden_and_of_an_unknown_tool() {
     let site = three();
     let call = |server: &str, tool: &str| {

@@ -22,9 +22,9 @@ impl Source {
 
     /// Whether it is nothing but tests.
     fn is_test(&self) -> bool {
-        ["tests", "testing", "fixture"].iter().any(|name| {
-            self.path.ends_with(&format!("/{name}.rs")) || self.path.contains(&format!("/{name}/"))
-        })
+        ["tests", "testing", "fixture"]
+            .iter()
+            .any(|name| self.path.ends_with(&format!("/{name}.rs")) || self.path.contains(&format!("/{name}/")))
     }
 
     /// The module at the top that it belongs to.

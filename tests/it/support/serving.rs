@@ -2,12 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, wait_for};
@@ -19,8 +22,22 @@ pub struct Serving {
     lines: Receiver<String>,
     /// Lines that came while another was waited for.
     passed: VecDeque<String>,
-    stderr: Option<JoinHandle<String>>,
+    stderr: Stderr,
     next: u64,
+}
+
+/// What the gateway says on its standard error, collected as it comes.
+struct Stderr {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// What tells messages apart. All else in them may be what no general parser takes, such as 1e400.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<String>,
 }
 
 /// How a gateway ended.
@@ -37,15 +54,10 @@ impl Serving {
     pub fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let mut errors = child.stderr.take().unwrap();
+        let stderr = Stderr::collect(child.stderr.take().unwrap());
         let (told, lines) = channel();
         std::thread::spawn(move || output.lines().map_while(Result::ok).all(|line| told.send(line).is_ok()));
-        let stderr = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = errors.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        });
-        Serving { input: child.stdin.take(), child, lines, passed: VecDeque::new(), stderr: Some(stderr), next: 1 }
+        Serving { input: child.stdin.take(), child, lines, passed: VecDeque::new(), stderr, next: 1 }
     }
 
     pub fn pid(&self) -> u32 {
@@ -82,19 +94,23 @@ impl Serving {
 
     /// The next line, whatever it is.
     pub fn receive(&mut self) -> String {
-        let line = self.passed.pop_front().or_else(|| self.lines.recv_timeout(PATIENCE).ok());
-        line.unwrap_or_else(|| panic!("no line within {PATIENCE:?}"))
+        self.passed.pop_front().unwrap_or_else(|| self.take("a line"))
+    }
+
+    fn take(&mut self, what: &str) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|e| panic!("{what}: {e}; passed: {:?}; said: {}", self.passed, self.stderr.so_far()))
     }
 
     /// The first line that fits; those before it stay to be received.
-    pub fn line_where(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> String {
-        let parsed = |line: &String| fits(&serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")));
-        if let Some(at) = self.passed.iter().position(parsed) {
+    fn line_where(&mut self, what: &str, fits: impl Fn(&Envelope<'_>) -> bool) -> String {
+        let fits = |line: &String| fits(&serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")));
+        if let Some(at) = self.passed.iter().position(fits) {
             return self.passed.remove(at).unwrap();
         }
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("{what}: {e} after {:?}", self.passed));
-            if parsed(&line) {
+            let line = self.take(what);
+            if fits(&line) {
                 return line;
             }
             self.passed.push_back(line);
@@ -103,7 +119,10 @@ impl Serving {
 
     /// The line that answers a request, as it came.
     pub fn answer_line(&mut self, id: u64) -> String {
-        self.line_where(&format!("answer to {id}"), |message| message["id"] == id && message["method"].is_null())
+        let id = id.to_string();
+        self.line_where(&format!("the answer to {id}"), |message| {
+            message.id.is_some_and(|found| found.get() == id) && message.method.is_none()
+        })
     }
 
     /// The message that answers a request.
@@ -113,7 +132,7 @@ impl Serving {
 
     /// The next notification of a method.
     pub fn notification(&mut self, method: &str) -> Value {
-        serde_json::from_str(&self.line_where(method, |message| message["method"] == *method)).unwrap()
+        serde_json::from_str(&self.line_where(method, |message| message.method.as_deref() == Some(method))).unwrap()
     }
 
     /// Everything that came up to now: the gateway answers a ping after it.
@@ -172,9 +191,22 @@ impl Serving {
 
     /// The names on the first page of the tools.
     pub fn tools(&mut self) -> Vec<String> {
-        let answer = self.request("tools/list", "{}");
-        let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
-        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+        #[derive(Deserialize)]
+        struct Answer {
+            result: Page,
+        }
+        #[derive(Deserialize)]
+        struct Page {
+            tools: Vec<Tool>,
+        }
+        #[derive(Deserialize)]
+        struct Tool {
+            name: String,
+        }
+        let id = self.ask("tools/list", "{}");
+        let line = self.answer_line(id);
+        let answer: Answer = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        answer.result.tools.into_iter().map(|tool| tool.name).collect()
     }
 
     /// Waits until a tool is listed.
@@ -204,9 +236,33 @@ impl Serving {
     pub fn ended(mut self) -> Ended {
         let status = wait_for("the end of the gateway", PATIENCE, || self.child.try_wait().unwrap());
         drop(self.input.take());
-        let stderr = self.stderr.take().unwrap().join().unwrap();
+        let stderr = self.stderr.whole();
         let lines = self.passed.drain(..).collect::<Vec<_>>().into_iter().chain(self.lines.iter()).collect();
         Ended { status, lines, stderr }
+    }
+}
+
+impl Stderr {
+    fn collect(mut pipe: ChildStderr) -> Self {
+        let text: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let own = text.clone();
+        let reader = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = pipe.read(&mut piece) {
+                own.lock().unwrap().extend_from_slice(&piece[..count]);
+            }
+        });
+        Stderr { text, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap()).into_owned()
+    }
+
+    /// All of it, once the gateway has ended.
+    fn whole(&mut self) -> String {
+        self.reader.take().unwrap().join().unwrap();
+        self.so_far()
     }
 }
 

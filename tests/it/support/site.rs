@@ -21,7 +21,9 @@ pub fn contained(name: &str, flags: &[&str]) -> String {
 /// The entry of a fixture server on the host, for what has nothing to do with containers.
 pub fn on_host(name: &str, flags: &[&str]) -> String {
     let server = repository("tests/fixture/server.py");
-    format!("[servers.{name}]\nunisolated = \"a test\"\ncommand = [\"python3\", \"-u\", {server:?}]\nargs = {flags:?}\n")
+    format!(
+        "[servers.{name}]\nunisolated = \"a test\"\ncommand = [\"python3\", \"-u\", {server:?}]\nargs = {flags:?}\n"
+    )
 }
 
 /// What a command ended with.
@@ -58,7 +60,8 @@ impl Site {
     fn in_turn(config: &str, turn: Turn) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // Nothing of the environment of the tests but what finds programs and the engine.
-        let kept = ["PATH", "DOCKER_HOST"].into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+        let kept =
+            ["PATH", "DOCKER_HOST"].into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
         let home = ("HOME".to_owned(), dir.path().to_str().unwrap().to_owned());
         let site = Site { env: kept.chain([home]).collect(), dir, turn };
         site.configure(config);
