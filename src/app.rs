@@ -130,11 +130,22 @@ impl App {
     }
 }
 
-/// Clears what dead gateways left behind, once the engine answers.
+/// First look for leftovers: not in the way of the first start.
+const REAP_FIRST: Duration = Duration::from_secs(1);
+/// Pause between later ones.
+const REAP_AGAIN: Duration = Duration::from_secs(60);
+
+/// Clears what dead gateways left behind, for as long as this one runs.
 async fn reap(engine: Arc<Engine>, owner: Owner) {
-    // Not in the way of the first start.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    match crate::compartment::reap(&engine, &owner).await {
+    tokio::time::sleep(REAP_FIRST).await;
+    loop {
+        reap_once(&engine, &owner).await;
+        tokio::time::sleep(REAP_AGAIN).await;
+    }
+}
+
+async fn reap_once(engine: &Engine, owner: &Owner) {
+    match crate::compartment::reap(engine, owner).await {
         Ok(reaped) if reaped.removed.is_empty() => {}
         Ok(reaped) => tracing::info!("removed {} containers of gateways that are gone", reaped.removed.len()),
         Err(fault) => tracing::debug!("leftovers were not looked for: {fault}"),
