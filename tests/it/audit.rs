@@ -181,7 +181,8 @@ fn without_its_audit_nothing_is_called() {
 #[test]
 fn a_command_that_cannot_write_the_audit_exits_7_and_calls_nothing() {
     let site = Site::new(&on_host("fx", &[]));
-    let spoil: [(&str, fn(&Site)); 4] = [
+    type Spoil = fn(&Site);
+    let spoil: [(&str, Spoil); 4] = [
         ("a directory", |site| std::fs::create_dir_all(site.audit_file()).unwrap()),
         ("no audit", |site| std::fs::write(site.audit_file(), "what is this?\n").unwrap()),
         ("a link", |site| std::os::unix::fs::symlink(site.path("elsewhere"), site.audit_file()).unwrap()),

@@ -32,7 +32,7 @@ fn arguments_and_results_keep_their_bytes() {
         r#"{"z":1,"a":2,"m":{"y":1,"b":2}}"#,
         r#"{"n":1e400,"m":-1E-400,"zero":-0,"dot":1.10,"big":123456789012345678901234567890,"neg":-9007199254740993}"#,
         r#"{ "spaced" : [ 1 , 2,3 ] , "empty":{} }"#,
-        r#"{"esc":"\u0041\/\b\u00e9é\ud83d\ude00😀 ​﻿"}"#,
+        "{\"esc\":\"\\u0041\\/\\b\\u00e9é\\ud83d\\ude00😀 \u{200b}\u{feff}\"}",
         r#"{"same":1,"deep":[[[[[[{"a":[[]]}]]]]]]}"#,
         r#"{"_meta":{"progressToken":"not ours"},"name":"other","arguments":{"id":7},"jsonrpc":"1.0"}"#,
         "{}",
