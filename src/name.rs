@@ -120,6 +120,15 @@ impl ExposedName {
         ExposedName(format!("{}_{suffix}", kept.trim_end_matches('_')).into())
     }
 
+    /// Whether an exposed name can be one of that server's tools.
+    pub fn may_be_of(exposed: &str, server: &ServerName) -> bool {
+        let prefix = format!("{}__", server.slug());
+        // What is kept of a name that is cut.
+        let kept = prefix.len().min(EXPOSED_MAX - SUFFIX_DIGITS - 1);
+        exposed.starts_with(prefix[..kept].trim_end_matches('_'))
+            && (kept < prefix.len() || exposed.starts_with(&prefix))
+    }
+
     /// The tool's own name, for a gateway with `names = "bare"`.
     pub fn bare(tool: &str) -> Self {
         ExposedName(tool.into())

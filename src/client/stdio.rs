@@ -34,10 +34,13 @@ pub async fn read(mut input: impl AsyncRead + Unpin, mut each: impl FnMut(Line))
 pub async fn write(mut output: impl AsyncWrite + Unpin, mut lines: mpsc::UnboundedReceiver<String>) -> io::Result<()> {
     let mut batch = Vec::with_capacity(BATCH);
     while lines.recv_many(&mut batch, BATCH).await > 0 {
+        // One write for all of them: each costs a way to another thread and back.
+        let mut bytes = Vec::with_capacity(batch.iter().map(|line| line.len() + 1).sum());
         for line in batch.drain(..) {
-            output.write_all(line.as_bytes()).await?;
-            output.write_all(b"\n").await?;
+            bytes.extend_from_slice(line.as_bytes());
+            bytes.push(b'\n');
         }
+        output.write_all(&bytes).await?;
         output.flush().await?;
     }
     Ok(())

@@ -126,9 +126,12 @@ impl Peer {
         let (answer, answered) = oneshot::channel();
         let (progress, noticed) = mpsc::unbounded_channel();
         let line = reply::request(&Id::from(id), method, params(id).as_deref());
+        // Room first: whoever gives up while there is none leaves nothing behind.
+        let Ok(room) = self.out.reserve().await else { return Err(self.fault().await) };
         self.waiting.insert(id, Waiting { answer, progress });
+        room.send(line);
         // The end may have come before the insertion, and then nobody would ever take it out again.
-        if self.ended().is_some() || self.out.send(line).await.is_err() {
+        if self.ended().is_some() {
             self.waiting.remove(&id);
             return Err(self.fault().await);
         }

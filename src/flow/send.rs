@@ -14,23 +14,32 @@ use crate::wire::{Edit, Object};
 use super::target::Found;
 use super::{Reply, ToolCall};
 
+/// No deadline is longer: a sum with the clock must not overflow.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Instance) -> Result<Reply, Fault> {
     let peer = &instance.peer;
     let (server, tool) = (&found.entry.server, &found.tool);
-    if let Some(turn) = &mut call.turn {
-        turn.come().await;
-    }
-    let mut asked = peer.ask("tools/call", |id| params(call, tool, peer.era(), id)).await?;
-    // It is on its way: the next one may follow.
-    call.turn = None;
-    let pending = Pending { peer, id: asked.id };
-    let idle = call.timeout.unwrap_or(server.timeout);
+    let idle = call.timeout.unwrap_or(server.timeout).min(LONGEST);
     let total = Instant::now() + server.max_time.max(idle);
     let mut quiet = Instant::now() + idle;
     let late = |limit: Duration, what: &str| {
         let text = format!("server {}, tool {tool}: {what} within {limit:?}", server.name);
         Err(Fault::new(Class::Timeout, text))
     };
+    let mut turn = call.turn.take();
+    let sent = async {
+        if let Some(turn) = &mut turn {
+            turn.come().await;
+        }
+        peer.ask("tools/call", |id| params(call, tool, peer.era(), id)).await
+    };
+    // A server that takes nothing in must not hold a call for longer than one that does not answer.
+    let Ok(asked) = tokio::time::timeout_at(quiet, sent).await else { return late(idle, "it takes no call in") };
+    let mut asked = asked?;
+    // It is on its way: the next one may follow.
+    drop(turn);
+    let pending = Pending { peer, id: asked.id };
     loop {
         tokio::select! {
             biased;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::Names;
 use crate::downstream::pool::Entry;
 use crate::error::Fault;
+use crate::name::ExposedName;
 
 use super::{Caller, Gateway};
 
@@ -92,7 +93,7 @@ impl Gateway {
         match target {
             Target::Own { server, .. } => entry.server.name.as_str() == *server,
             Target::Exposed(_) if self.config.gateway.names == Names::Bare => true,
-            Target::Exposed(name) => name.starts_with(entry.server.name.slug()),
+            Target::Exposed(name) => ExposedName::may_be_of(name, &entry.server.name),
         }
     }
 }

@@ -85,6 +85,11 @@ impl Lines {
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
+        // JSON allows a bare carriage return between its tokens, and many a reader takes it for the end of a line: what
+        // stands behind it would be a message of its own to whoever reads next, past everything that was decided here.
+        if memchr(b'\r', &bytes).is_some() {
+            bytes.iter_mut().filter(|b| **b == b'\r').for_each(|b| *b = b' ');
+        }
         (!bytes.trim_ascii().is_empty()).then_some(Line::Whole(bytes))
     }
 }
@@ -119,6 +124,11 @@ mod tests {
         let text = "{\"a\":\"é\"}\n".as_bytes();
         let pieces: Vec<&[u8]> = text.chunks(1).collect();
         assert_eq!(lines(99, &pieces), [whole("{\"a\":\"é\"}")]);
+    }
+
+    #[test]
+    fn a_bare_carriage_return_ends_no_line_for_anybody() {
+        assert_eq!(lines(99, &[b"{\"a\":\r{\"b\":1}\r}\r\n"]), [whole("{\"a\": {\"b\":1} }")]);
     }
 
     #[test]
