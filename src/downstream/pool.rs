@@ -120,11 +120,11 @@ impl Entry {
         lock(&self.trouble).last().cloned()
     }
 
-    /// The instances that run.
+    /// The instances that run and take calls.
     pub fn instances(&self) -> Vec<Arc<Instance>> {
         let running = |slot: &Slot| match slot {
-            Slot::Running(instance) => Some(instance.clone()),
-            Slot::Starting(_) => None,
+            Slot::Running(instance) if instance.is_usable() => Some(instance.clone()),
+            Slot::Running(_) | Slot::Starting(_) => None,
         };
         lock(&self.slots).values().filter_map(running).collect()
     }

@@ -293,7 +293,7 @@ fn a_server_that_nobody_uses_is_stopped_and_starts_again_with_the_next_call() {
     let slow = serving.text("fx__sleep", json!({"ms": 2500}));
     assert_eq!(slow, "slept 2500 ms", "a server with a call in flight is not idle");
     assert_eq!(site.server_in("fx", "idle")["instances"], json!([]));
-    assert_eq!(engine::servers(&site.gateway()), [""; 0]);
+    wait_until("its container is gone", PATIENCE, || engine::servers(&site.gateway()).is_empty());
     assert!(serving.tools().contains(&"fx__count".to_owned()));
     assert_eq!(serving.text("fx__count", json!({})), r#"{"calls":1}"#);
     assert_eq!(serving.settled(), [Value::Null; 0], "the client is not told of it");

@@ -34,6 +34,8 @@ impl Pool {
             Ok(share) => share,
             Err(fault) => {
                 lock(&entry.slots).remove(&owner);
+                lock(&entry.trouble).failed(fault.clone(), When::Starting, Instant::now());
+                self.changed();
                 tell.send_replace(Some(Err(fault)));
                 return;
             }
