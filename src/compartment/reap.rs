@@ -1,9 +1,11 @@
-//! What gateways that are gone left behind: found by label, removed by id. Touches nothing of the living.
+//! What gateways that are gone left behind: found by label, removed by id. Touches nothing of the living, and nothing
+//! of which it cannot be said whether its owner lives.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use bollard::errors::Error;
+use bollard::models::ContainerSummaryStateEnum as State;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 
 use crate::error::Fault;
@@ -20,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub struct Reaped {
     /// Containers of dead gateways, removed.
     pub removed: Vec<String>,
-    /// Containers of gateways on other hosts, left alone.
+    /// Containers of gateways that may live elsewhere, left alone.
     pub left: Vec<String>,
 }
 
@@ -28,8 +30,22 @@ pub struct Reaped {
 struct Found {
     id: String,
     life: Option<Life>,
+    /// Whether it has run and does no more.
+    ended: bool,
     /// Short id and server, for people.
     shown: String,
+}
+
+impl Found {
+    /// Whether nobody can want it any more. No container runs on over a reboot of its engine: one that does, and whose
+    /// gateway is of another boot than ours, may well be in use by a machine that calls itself like this one.
+    fn is_left_over(&self) -> bool {
+        match self.life {
+            Some(Life::Dead) => true,
+            Some(Life::Earlier) => self.ended,
+            Some(Life::Alive | Life::Elsewhere) | None => false,
+        }
+    }
 }
 
 async fn find(engine: &Engine, me: &Owner) -> Result<Vec<Found>, Fault> {
@@ -41,7 +57,8 @@ async fn find(engine: &Engine, me: &Owner) -> Result<Vec<Found>, Fault> {
         let (id, labels) = (container.id?, container.labels.unwrap_or_default());
         let server = labels.get(super::spec::SERVER).cloned().unwrap_or_default();
         let shown = format!("{id:.12} ({server})");
-        Some(Found { life: Owner::from_labels(&labels).map(|owner| owner.life(me)), id, shown })
+        let ended = matches!(container.state, Some(State::EXITED | State::DEAD));
+        Some(Found { life: Owner::from_labels(&labels).map(|owner| owner.life(me)), ended, id, shown })
     });
     Ok(found.collect())
 }
@@ -49,7 +66,7 @@ async fn find(engine: &Engine, me: &Owner) -> Result<Vec<Found>, Fault> {
 /// What [`reap`] would remove.
 pub async fn leftovers(engine: &Engine, me: &Owner) -> Result<Vec<String>, Fault> {
     let found = find(engine, me).await?;
-    Ok(found.into_iter().filter(|c| c.life == Some(Life::Dead)).map(|c| c.shown).collect())
+    Ok(found.into_iter().filter(Found::is_left_over).map(|c| c.shown).collect())
 }
 
 /// Removes the containers whose gateway is dead. One that cannot be removed does not keep the others.
@@ -57,13 +74,13 @@ pub async fn reap(engine: &Engine, me: &Owner) -> Result<Reaped, Fault> {
     let mut reaped = Reaped::default();
     let mut failed = None;
     for container in find(engine, me).await? {
-        match container.life {
-            Some(Life::Alive) => {}
-            Some(Life::Dead) => match remove(engine, &container.id).await {
+        if container.is_left_over() {
+            match remove(engine, &container.id).await {
                 Ok(()) => reaped.removed.push(container.shown),
                 Err(fault) => failed = Some(fault),
-            },
-            Some(Life::Elsewhere) | None => reaped.left.push(container.shown),
+            }
+        } else if container.life != Some(Life::Alive) {
+            reaped.left.push(container.shown);
         }
     }
     failed.map_or(Ok(reaped), Err)
@@ -85,4 +102,19 @@ async fn remove(engine: &Engine, id: &str) -> Result<(), Fault> {
         }
     };
     engine.call("remove a container", CALL, removal).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_in_use_somewhere_is_not_left_over() {
+        let is = |life, ended| Found { id: "c".into(), life, ended, shown: "c".into() }.is_left_over();
+        assert!(is(Some(Life::Dead), false) && is(Some(Life::Dead), true) && is(Some(Life::Earlier), true));
+        for life in [Some(Life::Alive), Some(Life::Elsewhere), None] {
+            assert!(!is(life, false) && !is(life, true), "{life:?}");
+        }
+        assert!(!is(Some(Life::Earlier), false));
+    }
 }

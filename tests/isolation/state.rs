@@ -74,6 +74,21 @@ async fn state_is_its_users_stays_and_belongs_to_one_principal() {
     }
 }
 
+/// The home directory is in memory, unless it is what is to be kept: then the engine must not make both.
+#[tokio::test]
+async fn state_at_home_is_kept_and_not_in_memory() {
+    let gateway = Gateway::new();
+    let home = server(&format!("image = {FIXTURE:?}\nstate = \"/home/mcp\""));
+    let mut talk = open(&gateway, &home).await;
+    write(&mut talk, "/home/mcp/note", "mine").await.unwrap();
+    close(talk).await;
+    let mut again = open(&gateway, &home).await;
+    assert_eq!(read(&mut again, "/home/mcp/note").await.as_deref(), Some("mine"));
+    close(again).await;
+    gateway.is_clean().await;
+    forget(&gateway).await;
+}
+
 #[tokio::test]
 async fn a_cache_is_there_at_the_users_own_place() {
     let gateway = Gateway::new();
