@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::audit::Audit;
 use crate::audit::record::{GatewayEvent, GatewayWord};
+use crate::audit::{Audit, Redactor};
 use crate::compartment::{Engine, Owner};
 use crate::config::env::{self, Environment};
 use crate::config::{Config, Sensitive, resolve};
@@ -49,6 +49,8 @@ pub struct App {
 /// The configuration of a command, from wherever it is.
 pub fn configuration(options: &Options, env: &dyn Environment) -> Result<Config, Fault> {
     let path = env::config_path(options.config.as_deref(), env);
+    // What a server may not see of the host includes our own state, wherever the command line puts it.
+    let env = &env::WithState { env, state: env::state_dir(options.state.as_deref(), env) };
     let mut config = resolve::load(&path, env).map_err(|faults| Fault::new(Class::Usage, faults.to_string()))?;
     for note in &config.notes {
         tracing::info!("{note}");
@@ -82,12 +84,16 @@ impl App {
         let state = env::state_dir(options.state.as_deref(), env);
         let instance = uuid::Uuid::now_v7().simple().to_string();
         let secrets: Vec<Sensitive> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
+        let redactor = Redactor::new(&secrets)
+            .map_err(|e| Fault::new(Class::Bug, format!("secrets cannot be looked for: {e}")))?;
         let audit =
             Arc::new(Audit::open(&state.join(&config.audit.path), config.audit.sync, instance.clone(), secrets)?);
         let engine = Arc::new(Engine::new(env::engine_candidates(env)));
-        let owner = Owner::this_process(&instance);
+        let place = std::path::absolute(&config.path).unwrap_or_else(|_| config.path.clone());
+        let owner = Owner::this_process(&instance).for_scope(&place.to_string_lossy());
         let config = Arc::new(config);
-        let pool = Pool::new(&config, basis, engine.clone(), owner.clone(), audit.clone(), host(env));
+        let pool =
+            Pool::new(&config, basis, engine.clone(), owner.clone(), audit.clone(), Arc::new(redactor), host(env));
         for server in &config.servers {
             if let Some(why) = &server.disabled {
                 tracing::warn!(server = %server.name, "disabled: {why}");
@@ -124,11 +130,22 @@ impl App {
     }
 }
 
-/// Clears what dead gateways left behind, once the engine answers.
+/// First look for leftovers: not in the way of the first start.
+const REAP_FIRST: Duration = Duration::from_secs(1);
+/// Pause between later ones.
+const REAP_AGAIN: Duration = Duration::from_secs(60);
+
+/// Clears what dead gateways left behind, for as long as this one runs.
 async fn reap(engine: Arc<Engine>, owner: Owner) {
-    // Not in the way of the first start.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    match crate::compartment::reap(&engine, &owner).await {
+    tokio::time::sleep(REAP_FIRST).await;
+    loop {
+        reap_once(&engine, &owner).await;
+        tokio::time::sleep(REAP_AGAIN).await;
+    }
+}
+
+async fn reap_once(engine: &Engine, owner: &Owner) {
+    match crate::compartment::reap(engine, owner).await {
         Ok(reaped) if reaped.removed.is_empty() => {}
         Ok(reaped) => tracing::info!("removed {} containers of gateways that are gone", reaped.removed.len()),
         Err(fault) => tracing::debug!("leftovers were not looked for: {fault}"),

@@ -24,6 +24,7 @@ pub mod bake;
 mod create;
 pub mod engine;
 pub mod image;
+mod opening;
 pub mod owner;
 pub mod reap;
 pub mod report;

@@ -204,7 +204,8 @@ pub struct Server {
     pub idle_stop: Duration,
     /// Largest single message from the server, bytes.
     pub max_result: usize,
-    /// SHA-256 over the resolved entry without secret values, lower-case hex: two entries with one digest confine alike.
+    /// SHA-256 over what runs and how it is confined, without secret values, lower-case hex. Roles, limits and deadlines
+    /// are no part of it.
     pub digest: String,
 }
 

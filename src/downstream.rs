@@ -8,6 +8,7 @@ pub mod budget;
 pub mod handshake;
 pub mod instance;
 pub mod link;
+mod obituary;
 pub mod peer;
 pub mod pool;
 pub mod tail;

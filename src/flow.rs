@@ -25,10 +25,12 @@ pub mod conversation;
 mod send;
 mod target;
 mod trail;
+pub mod turn;
 
 use target::Found;
 pub use target::Target;
 use trail::Trail;
+use turn::Turn;
 
 /// How long a first list waits for servers that were never listed before; later ones come with a notice.
 const FIRST_LIST: Duration = Duration::from_secs(4);
@@ -76,6 +78,8 @@ pub struct ToolCall<'a> {
     pub timeout: Option<Duration>,
     /// Fires when the client withdraws the call.
     pub cancel: &'a CancellationToken,
+    /// The call's place among those of its conversation to the same server.
+    pub turn: Option<Turn>,
 }
 
 /// What became of a call.
@@ -108,13 +112,14 @@ impl Gateway {
     }
 
     /// Carries out one call, from the name the client used to the answer, and leaves an intent and an outcome.
-    pub async fn call(&self, caller: &Caller, call: &ToolCall<'_>) -> Reply {
+    pub async fn call(&self, caller: &Caller, mut call: ToolCall<'_>) -> Reply {
         let (id, began) = (CallId::new(), Instant::now());
-        let mut trail = Trail::new(id, caller, call, &self.audit);
+        let mut trail = Trail::new(id, caller, &call.target, call.params, &self.audit);
+        let cancel = call.cancel.clone();
         let walked = tokio::select! {
             biased;
-            () = call.cancel.cancelled() => Reply::Cancelled,
-            reply = self.walk(caller, call, &mut trail) => reply,
+            () = cancel.cancelled() => Reply::Cancelled,
+            reply = self.walk(caller, &mut call, &mut trail) => reply,
         };
         if let Err(fault) = trail.write(&self.audit).await {
             return Reply::Failed(fault);
@@ -133,7 +138,7 @@ impl Gateway {
     }
 
     /// The way there and back. Whatever ends it early, the caller of this function records.
-    async fn walk(&self, caller: &Caller, call: &ToolCall<'_>, trail: &mut Trail) -> Reply {
+    async fn walk(&self, caller: &Caller, call: &mut ToolCall<'_>, trail: &mut Trail) -> Reply {
         let found = match self.find(caller, &call.target).await {
             Ok(Some(found)) => found,
             Ok(None) => return Reply::Unknown,
@@ -164,11 +169,26 @@ impl Gateway {
         self.answer(call, &found, &instance).await
     }
 
-    async fn answer(&self, call: &ToolCall<'_>, found: &Found, instance: &InUse) -> Reply {
+    async fn answer(&self, call: &mut ToolCall<'_>, found: &Found, instance: &InUse) -> Reply {
         match send::send(call, found, instance).await {
             Ok(reply) => reply,
             Err(fault) => Reply::Failed(fault),
         }
+    }
+
+    /// Records a call that was refused before it could be carried out, since its parameters make no sense.
+    pub async fn malformed(&self, caller: &Caller, exposed: &str, params: &str, why: &str) -> Result<(), Fault> {
+        let (id, began) = (CallId::new(), Instant::now());
+        let mut trail = Trail::new(id, caller, &Target::Exposed(exposed), params, &self.audit);
+        if let Some(found) = self.look_up(&Target::Exposed(exposed)) {
+            let decision = gate::decide(&caller.principal, &found.entry.server, &found.tool);
+            trail.decided(&found, &decision);
+        }
+        trail.write(&self.audit).await?;
+        let ms = began.elapsed().as_millis() as u64;
+        let (outcome, detail) = (Ended::Failed(Class::Malformed), Some(why.to_owned()));
+        drop(self.audit.outcome(Outcome { call: id, outcome, detail, ms, result_bytes: 0 }));
+        Ok(())
     }
 
     /// One page of what the caller may see, as a result in its era; `None` for a cursor that is not ours.

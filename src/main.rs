@@ -6,15 +6,20 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser as _;
 
-use bulkhead::cli::{self, Cli};
+use bulkhead::cli::{self, Cli, Command};
 use bulkhead::config::env::ProcessEnvironment;
 use bulkhead::error::Exit;
-use bulkhead::telemetry;
+use bulkhead::telemetry::{self, Chatter};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let env = ProcessEnvironment;
-    telemetry::start(&env, std::io::stderr().is_terminal());
+    let chatter = match cli.command {
+        Command::Serve { .. } | Command::Lock(_) => Chatter::Serving,
+        Command::Call(_) => Chatter::Call,
+        _ => Chatter::Command,
+    };
+    telemetry::start(&env, std::io::stderr().is_terminal(), chatter);
     match std::panic::catch_unwind(|| run(cli, &env)) {
         Ok(Ok(exit)) => ExitCode::from(exit as u8),
         Ok(Err(error)) => {

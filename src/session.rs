@@ -29,6 +29,8 @@ pub enum Effect {
     List(List),
     /// The client withdrew that request; no answer to it will be sent.
     Cancel(Key),
+    /// A call that makes no sense: record it, then send the line.
+    Refuse(Refuse),
 }
 
 /// A tool call to carry out.
@@ -44,6 +46,19 @@ pub struct Call {
     pub params: String,
     /// Whether the client asked for progress.
     pub progress: bool,
+}
+
+/// A call that is refused as it stands.
+#[derive(Debug)]
+pub struct Refuse {
+    /// The answer.
+    pub line: String,
+    /// The name the client used, as far as there is one.
+    pub exposed: String,
+    /// The whole `params`, as they came.
+    pub params: String,
+    /// What is wrong with it.
+    pub why: String,
 }
 
 /// A list to answer.
@@ -193,7 +208,17 @@ impl Session {
                 let progress = token.is_some();
                 Effect::Call(Call { key: self.keep(id, token), era, exposed, params, progress })
             }
-            Err(Rejected { code, why, data }) => Effect::Send(reply::error(Some(&id), code, &why, data.as_deref())),
+            Err(Rejected { code, why, data }) => {
+                let line = reply::error(Some(&id), code, &why, data.as_deref());
+                match method {
+                    "tools/call" => {
+                        let params = params.unwrap_or("{}").to_owned();
+                        let exposed = Object::parse(&params).ok().and_then(|p| p.string("name")).unwrap_or_default();
+                        Effect::Refuse(Refuse { line, exposed, params, why })
+                    }
+                    _ => Effect::Send(line),
+                }
+            }
         }
     }
 

@@ -23,17 +23,21 @@ impl Drop for Control {
 #[cfg(unix)]
 mod socket {
     use std::io;
-    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-    use std::path::Path;
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+    use std::path::{Path, PathBuf};
     use std::sync::Arc;
     use std::time::Duration;
 
     use serde_json::Value;
+    use sha2::{Digest as _, Sha256};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{UnixListener, UnixStream};
 
     use super::{Control, FOLDER};
     use crate::app::App;
+
+    /// Longest path of a socket on the strictest of our systems, with its end.
+    const LONGEST: usize = 100;
 
     /// Longest wait for a gateway's answer.
     const WAIT: Duration = Duration::from_secs(2);
@@ -41,9 +45,12 @@ mod socket {
     impl Control {
         /// Opens the socket of a gateway.
         pub fn open(app: &Arc<App>) -> io::Result<Control> {
-            let folder = app.state.join(FOLDER);
+            let folder = folder(&app.state);
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-            // A short name: the path of a socket has about a hundred characters on some systems.
+            let meta = std::fs::symlink_metadata(&folder)?;
+            if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+                return Err(io::Error::other(format!("{} is not ours alone", folder.display())));
+            }
             let path = folder.join(format!("{}.sock", &app.instance[app.instance.len() - 12..]));
             let listener = UnixListener::bind(&path)?;
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
@@ -58,10 +65,22 @@ mod socket {
         }
     }
 
+    /// Where the sockets are. The path of a socket has about a hundred characters: where the state directory leaves too
+    /// little of them, the sockets lie in a directory of ours under /tmp that is named after it.
+    fn folder(state: &Path) -> PathBuf {
+        let usual = state.join(FOLDER);
+        if usual.as_os_str().len() + "/0123456789ab.sock".len() < LONGEST {
+            return usual;
+        }
+        let place = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
+        let key = crate::hex(&Sha256::digest(place.as_os_str().as_encoded_bytes())[..8]);
+        PathBuf::from(format!("/tmp/bulkhead-{}-{key}", rustix::process::geteuid().as_raw()))
+    }
+
     /// The status of every gateway that runs with this state directory; what is left of dead ones is removed.
     pub async fn ask_all(state: &Path) -> Vec<Value> {
         let mut found = Vec::new();
-        let Ok(folder) = std::fs::read_dir(state.join(FOLDER)) else { return found };
+        let Ok(folder) = std::fs::read_dir(folder(state)) else { return found };
         for path in folder.flatten().map(|f| f.path()) {
             match UnixStream::connect(&path).await {
                 Ok(stream) => found.extend(ask(stream).await),

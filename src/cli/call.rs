@@ -80,8 +80,9 @@ async fn call(app: &App, arguments: &Arguments, given: Given) -> Reply {
         progress: None,
         timeout: arguments.timeout,
         cancel: &cancel,
+        turn: None,
     };
-    app.gateway.call(&caller, &call).await
+    app.gateway.call(&caller, call).await
 }
 
 fn show(reply: Reply, arguments: &Arguments) -> Result<Exit, Fault> {

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::app::{Options, configuration, lock_path, shown};
-use crate::audit::query;
+use crate::audit::{Audit, query};
 use crate::compartment::engine::Description;
 use crate::compartment::{self, Engine, Owner};
 use crate::config::env::{self, Environment, engine_candidates};
-use crate::config::{Config, Run};
+use crate::config::{Config, Run, Sync};
 use crate::error::{Exit, Fault};
 use crate::route::lock::Lock;
 
@@ -190,6 +190,11 @@ async fn look_at_servers(engine: &Engine, answers: bool, config: &Config, findin
 fn look_at_audit(path: &std::path::Path) -> Finding {
     if !path.exists() {
         return Finding::fine("audit", format!("{} does not exist yet", shown(path)));
+    }
+    // A file that reads well may still be one that nothing is written to.
+    if let Err(fault) = Audit::open(path, Sync::Batch, "check".to_owned(), Vec::new()) {
+        let mend = "mend what is named: until then every call is refused";
+        return Finding::wrong("audit", fault.inward, mend, Exit::Audit);
     }
     match query::verify(path) {
         Ok(found) => match found.first_bad_line {

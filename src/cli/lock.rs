@@ -80,7 +80,8 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
             }
         }
         lock.write(&path)?;
-        print::line(&format!("{fresh} servers locked in {}", shown(&path)));
+        let servers = if fresh == 1 { "server" } else { "servers" };
+        print::line(&format!("{fresh} {servers} locked in {}", shown(&path)));
     }
     Ok(failed.into_values().next().map_or(Exit::Fine, |first: Fault| first.class.exit()))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::app::control::Control;
 use crate::app::{App, Options};
@@ -29,14 +29,19 @@ pub async fn run(options: Options, env: &dyn Environment) -> Result<Exit, Fault>
     }
     let (out, lines) = mpsc::unbounded_channel();
     let conversation = Conversation::new(app.gateway.clone(), caller, out);
-    let mut writer = tokio::spawn(stdio::write(tokio::io::stdout(), lines));
+    let (gone, client_gone) = oneshot::channel::<()>();
+    let writer = tokio::spawn(async move {
+        let written = stdio::write(tokio::io::stdout(), lines).await;
+        drop(gone);
+        written
+    });
     let reading = stdio::read(tokio::io::stdin(), |line| conversation.line(line));
     let why = tokio::select! {
         read = reading => match read {
             Ok(()) => "the client closed its end",
             Err(_) => "the client's end cannot be read",
         },
-        _ = &mut writer => "the client does not read any more",
+        _ = client_gone => "the client does not read any more",
         signal = signal() => signal,
     };
     tracing::info!("stopping: {why}");

@@ -22,11 +22,12 @@ pub struct Arguments {
 
 /// Asks every running gateway of the state directory.
 pub async fn run(options: &Options, env: &dyn Environment, arguments: &Arguments) -> Result<Exit, Fault> {
-    let gateways = control::ask_all(&env::state_dir(options.state.as_deref(), env)).await;
+    let state = env::state_dir(options.state.as_deref(), env);
+    let gateways = control::ask_all(&state).await;
     if arguments.json {
         print::line(&json!({ "gateways": gateways }).to_string());
     } else if gateways.is_empty() {
-        print::line("no gateway runs with this state directory");
+        print::line(&format!("no gateway runs with the state directory {}", state.display()));
     } else {
         let colours = print::colours(env);
         for gateway in &gateways {
@@ -83,6 +84,9 @@ fn notes(server: &Value) -> String {
         }
     }
     lines.dedup();
+    if server["writable_root"] == true {
+        lines.push("its root file system is writable, as configured".to_owned());
+    }
     lines.extend(server["mounts"].as_array().into_iter().flatten().map(|m| format!("sees the host's {}", word(m))));
     for instance in server["instances"].as_array().into_iter().flatten() {
         let Some(controls) = instance["evidence"]["controls"].as_array() else { continue };

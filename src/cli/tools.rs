@@ -1,5 +1,7 @@
 //! `bulkhead tools`: what a role sees.
 
+use comfy_table::ColumnConstraint;
+
 use crate::app::{App, Options};
 use crate::config::env::Environment;
 use crate::error::{Exit, Fault};
@@ -43,12 +45,15 @@ fn show(app: &App, principal: &Principal, json: bool) {
         print::line(&format!("[{}]", all.join(",\n")));
         return;
     }
-    let mut table = print::table(&["TOOL", "SERVER", "DESCRIPTION"]);
+    let mut table = print::table(&["TOOL", "DESCRIPTION"]);
     for tool in &tools {
         let description = Object::parse(&tool.shown).ok().and_then(|o| o.string("description")).unwrap_or_default();
         let first = description.trim().lines().next().unwrap_or_default();
-        let server = gateway.servers()[tool.server].name.as_str();
-        table.add_row([tool.exposed.as_str(), server, &visible(first, 100)]);
+        table.add_row([tool.exposed.as_str(), &visible(first, 100)]);
+    }
+    // A name that is broken over two lines cannot be copied.
+    if let Some(names) = table.column_mut(0) {
+        names.set_constraint(ColumnConstraint::ContentWidth);
     }
     print::line(&table.trim_fmt());
     for entry in gateway.pool.servers.iter().filter(|e| e.server.min_role <= principal.role && e.listing().is_none()) {

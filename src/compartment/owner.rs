@@ -28,6 +28,8 @@ pub struct Owner {
     pub started: String,
     /// Whom the instance belongs to.
     pub principal: String,
+    /// Which configuration it belongs to: two of them never share a volume because two servers have one name.
+    pub scope: String,
 }
 
 /// Whether an owner still lives.
@@ -55,6 +57,7 @@ impl Owner {
             pid,
             started: host::started(pid).unwrap_or_default(),
             principal: String::new(),
+            scope: String::new(),
         }
     }
 
@@ -63,9 +66,14 @@ impl Owner {
         Owner { principal: principal.to_owned(), ..self.clone() }
     }
 
-    /// A short stable hash that tells volumes of one principal from another's.
-    pub fn principal_key(&self) -> String {
-        crate::hex(&Sha256::digest(self.principal.as_bytes())[..6])
+    /// The same process acting for a configuration.
+    pub fn for_scope(&self, scope: &str) -> Self {
+        Owner { scope: scope.to_owned(), ..self.clone() }
+    }
+
+    /// A short stable hash that tells the volumes of one configuration and principal from another's.
+    pub fn volume_key(&self) -> String {
+        crate::hex(&Sha256::digest(format!("{}\0{}", self.scope, self.principal))[..6])
     }
 
     /// The labels that say all this.
@@ -92,6 +100,7 @@ impl Owner {
             pid: text(PID)?.parse().ok()?,
             started: text(STARTED)?,
             principal: text(PRINCIPAL)?,
+            scope: String::new(),
         })
     }
 

@@ -199,7 +199,8 @@ impl Compartment {
             shm_size: i64::try_from(SHM).ok(),
             init: Some(true),
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
-            auto_remove: Some(false),
+            // An ended container goes even where nobody is left to remove it; its end is heard from the events.
+            auto_remove: Some(true),
             restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
             tmpfs: Some(
                 self.tmpfs.iter().map(|t| (t.at.to_owned(), format!("{},size={}", t.options, t.size))).collect(),
@@ -268,7 +269,7 @@ fn command(server: &Server, image: &ImageFacts) -> Vec<String> {
 
 fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
     let name =
-        |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.principal_key()).to_ascii_lowercase();
+        |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.volume_key()).to_ascii_lowercase();
     let state = server.state.iter().map(|at| Volume { name: name("state"), at: at.clone() });
     let cache = server.cache.then(|| Volume { name: name("cache"), at: format!("{HOME}/.cache") });
     state.chain(cache).collect()

@@ -1,29 +1,30 @@
 //! Starts a container from a compartment and proves it before anybody can speak to it. Knows no MCP.
 
-use std::collections::VecDeque;
+use std::io;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use bollard::Docker;
 use bollard::container::{AttachContainerResults, LogOutput};
+use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::AttachContainerOptions;
-use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt as _, stream};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use tokio::io::AsyncWrite;
 
 use crate::downstream::link::{Link, Output};
-use crate::downstream::tail::Tail;
 use crate::error::{Class, Fault};
 
 use super::Engine;
 use super::create::Made;
 use super::engine::{CALL, Refused};
+use super::opening::{self, Opening};
 use super::report::Report;
 use super::spec::Compartment;
 use super::verify::{Evidence, Readings};
-use super::volume::PROBE_IMAGE;
 
-/// Longest report of the probe.
-const REPORT: usize = 1 << 20;
-/// Most that is kept of standard error before the report.
-const EARLY: usize = 64 << 10;
+/// How long the report of a container is waited for that is refused already.
+const SOON: Duration = Duration::from_secs(2);
 
 /// A container that runs and is proven.
 pub struct Confined {
@@ -66,10 +67,9 @@ async fn undone(fault: Fault, made: Option<Made>) -> Fault {
     Fault::new(fault.class, format!("{}: {ending}", fault.outward)).with_inward(format!("{}: {ending}", fault.inward))
 }
 
-/// Both streams, with what was read too far put back.
 struct Streams {
-    input: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>,
-    output: std::pin::Pin<Box<dyn futures_util::Stream<Item = std::io::Result<Output>> + Send>>,
+    input: Pin<Box<dyn AsyncWrite + Send>>,
+    output: BoxStream<'static, io::Result<Output>>,
 }
 
 async fn prove(
@@ -77,46 +77,85 @@ async fn prove(
     compartment: &Compartment,
     made: &mut Option<Made>,
 ) -> Result<(Streams, Evidence), Fault> {
-    let server = &compartment.server.name;
     let docker = engine.docker().await?;
     let (defaults, probe, ()) = tokio::try_join!(
         engine.defaults(),
         engine.probe_volume(&compartment.owner),
         engine.prepare_volumes(compartment)
     )?;
-    let refused = |what: &str, why: Refused| {
-        Fault::new(Class::Isolation, format!("server {server}: the engine refuses to {what} as it is asked for"))
-            .with_inward(format!("server {server}: the engine refuses to {what}: {} ({})", why.message, why.status))
-    };
     let made = made.insert(Made::ask(&docker, compartment.name(), compartment.body(&probe)));
+    let id = &created(engine, compartment, made).await?;
+    let Streams { input, mut output } = attached_and_started(engine, &docker, compartment, id).await?;
+    let (opening, inspected) = {
+        let mut opening = pin!(opening::read(&mut output, compartment));
+        let mut inspect = pin!(inspected(engine, &docker, compartment, id));
+        let (opened, inspected) = tokio::select! {
+            opened = &mut opening => (Some(opened?), inspect.await?),
+            inspected = &mut inspect => (None, inspected?),
+        };
+        let refusal = inspected.as_ref().and_then(|engine| {
+            let nothing = Report::default();
+            let readings = Readings { probe: &probe, defaults: &defaults, engine, inside: &nothing };
+            Evidence::told(compartment, &readings).err()
+        });
+        let opened = match (opened, refusal) {
+            (Some(opened), _) => opened,
+            (None, None) => opening.await?,
+            // It is refused; what else is wrong with it is told as well, if that is known soon.
+            (None, Some(refusal)) => match tokio::time::timeout(SOON, opening).await {
+                Ok(Ok(opened)) => opened,
+                _ => return Err(refusal),
+            },
+        };
+        (opened, inspected)
+    };
+    let Some(inspected) = inspected else { return Err(opening::gone(opening, output, compartment).await) };
+    let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &opening.report };
+    let evidence = Evidence::gather(compartment, &readings).proven(compartment.server.name.as_str())?;
+    Ok((Streams { input, output: with_early(opening, output) }, evidence))
+}
+
+fn with_early(
+    opening: Opening,
+    output: BoxStream<'static, io::Result<Output>>,
+) -> BoxStream<'static, io::Result<Output>> {
+    opening.early().chain(output).boxed()
+}
+
+/// What the engine does not carry out.
+fn refused(compartment: &Compartment, class: Class, what: &str, why: Refused) -> Fault {
+    let text = format!("server {}: the engine refuses to {what}", compartment.server.name);
+    let inward = format!("{text}: {} ({})", why.message, why.status);
+    Fault::new(class, format!("{text} as it is asked for")).with_inward(inward)
+}
+
+async fn created(engine: &Engine, compartment: &Compartment, made: &mut Made) -> Result<String, Fault> {
     let created = engine.wait("create a container", made.answer()).await?;
-    let created = created.map_err(|why| refused("create its container", why))?;
+    let created = created.map_err(|why| refused(compartment, Class::Isolation, "create its container", why))?;
     if !created.warnings.is_empty() {
         // A limit that the kernel lacks is told here and nowhere else.
-        let text = format!("server {server}: the engine warns: {}", created.warnings.join("; "));
+        let warnings = created.warnings.join("; ");
+        let text = format!("server {}: the engine warns: {warnings}", compartment.server.name);
         return Err(Fault::new(Class::Isolation, text));
     }
-    let id = created.id.as_str();
-    // Attached first: what a container writes before that is lost, and one that has ended never answers an attach.
+    Ok(created.id)
+}
+
+/// Attached first: what a container writes before that is lost, and one that has ended never answers an attach.
+async fn attached_and_started(
+    engine: &Engine,
+    docker: &Docker,
+    compartment: &Compartment,
+    id: &str,
+) -> Result<Streams, Fault> {
     let options =
         AttachContainerOptions { stream: true, stdin: true, stdout: true, stderr: true, ..Default::default() };
     let attached = engine.call("attach to a container", CALL, docker.attach_container(id, Some(options))).await?;
     let AttachContainerResults { output, input } = attached;
-    let mut output = output.map(|piece| piece.map(output_of).map_err(std::io::Error::other)).boxed();
     let started = engine.wait("start a container", docker.start_container(id, None)).await?;
-    started.map_err(|why| refused("start its container", why))?;
-    let nothing = Report::default();
-    let told = async {
-        let inspected = engine.call("inspect a container", CALL, docker.inspect_container(id, None)).await?;
-        let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &nothing };
-        Evidence::told(compartment, &readings)?;
-        Ok(inspected)
-    };
-    let (report, inspected) = tokio::try_join!(first_line(&mut output, compartment), told)?;
-    let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &report.report };
-    let evidence = Evidence::gather(compartment, &readings).proven(server.as_str())?;
-    let early = stream::iter(report.early.into_iter().map(Ok));
-    Ok((Streams { input, output: early.chain(output).boxed() }, evidence))
+    started.map_err(|why| refused(compartment, Class::Isolation, "start its container", why))?;
+    let output = output.map(|piece| piece.map(output_of).map_err(io::Error::other)).boxed();
+    Ok(Streams { input, output })
 }
 
 fn output_of(piece: LogOutput) -> Output {
@@ -128,69 +167,16 @@ fn output_of(piece: LogOutput) -> Output {
     }
 }
 
-/// The probe's report, and what the server wrote before we had read that far.
-struct First {
-    report: Report,
-    early: VecDeque<Output>,
-}
-
-/// What is on standard error before the report, up to a limit: the oldest goes first.
-#[derive(Default)]
-struct Early {
-    pieces: VecDeque<Bytes>,
-    size: usize,
-}
-
-impl Early {
-    fn push(&mut self, bytes: Bytes) {
-        self.size += bytes.len();
-        self.pieces.push_back(bytes);
-        while self.size > EARLY && self.pieces.len() > 1 {
-            self.size -= self.pieces.pop_front().map_or(0, |oldest| oldest.len());
-        }
-    }
-}
-
-async fn first_line(
-    output: &mut (impl futures_util::Stream<Item = std::io::Result<Output>> + Unpin),
+/// What the engine reports of a container; none where it is gone, since the engine removes what has ended.
+async fn inspected(
+    engine: &Engine,
+    docker: &Docker,
     compartment: &Compartment,
-) -> Result<First, Fault> {
-    let server = &compartment.server.name;
-    let (mut line, mut errors, mut tail) = (BytesMut::new(), Early::default(), Tail::default());
-    let ended = loop {
-        match output.next().await {
-            Some(Ok(Output::Stderr(bytes))) => {
-                tail.push(&bytes);
-                errors.push(bytes);
-            }
-            Some(Ok(Output::Stdout(bytes))) => {
-                line.extend_from_slice(&bytes);
-                if line.contains(&b'\n') || line.len() > REPORT {
-                    break None;
-                }
-            }
-            Some(Err(error)) => break Some(format!("its output broke off: {error}")),
-            None => break Some("it ended before anything could be proven".to_owned()),
-        }
-    };
-    if let Some(why) = ended {
-        let words = tail.text().map(|t| format!("; last lines of its stderr: {t}")).unwrap_or_default();
-        return Err(Fault::new(Class::Crashed, format!("server {server}: {why}{words}")));
+    id: &str,
+) -> Result<Option<ContainerInspectResponse>, Fault> {
+    match engine.ask("inspect a container", CALL, docker.inspect_container(id, None)).await? {
+        Ok(inspected) => Ok(Some(inspected)),
+        Err(Refused { status: 404, .. }) => Ok(None),
+        Err(why) => Err(refused(compartment, Class::Engine, "tell of its container", why)),
     }
-    let end = line.iter().position(|b| *b == b'\n').unwrap_or(line.len());
-    let report = line.split_to(end);
-    let rest: Bytes = line.split_off(line.len().min(1)).freeze();
-    let report = serde_json::from_slice::<Report>(&report)
-        .ok()
-        .filter(|r| r.bulkhead_probe == 1 && r.nonce == compartment.nonce)
-        .ok_or_else(|| Fault::new(Class::Isolation, format!("server {server}: its first words are not the probe's")))?;
-    if report.namespaces.is_empty() {
-        let text = format!("server {server}: the image {PROBE_IMAGE:?} is older than this gateway: run scripts/setup");
-        return Err(Fault::new(Class::Isolation, text));
-    }
-    let mut early: VecDeque<Output> = errors.pieces.into_iter().map(Output::Stderr).collect();
-    if !rest.is_empty() {
-        early.push_back(Output::Stdout(rest));
-    }
-    Ok(First { report, early })
 }

@@ -47,6 +47,7 @@ pub(super) fn owner() -> Owner {
         pid: 7,
         started: "99".into(),
         principal: "alice".into(),
+        scope: "configuration".to_owned(),
     }
 }
 

@@ -38,7 +38,8 @@ pub struct Control {
 /// Every control of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// SHA-256 over the controls, lower-case hex.
+    /// SHA-256 over the controls and over what they are proven of (container, image, server, principal, host paths),
+    /// lower-case hex: no other instance has the same.
     pub digest: String,
     /// The controls.
     pub controls: Vec<Control>,
@@ -61,8 +62,16 @@ impl Evidence {
     /// Holds the readings against what was asked.
     pub fn gather(asked: &Compartment, readings: &Readings<'_>) -> Self {
         let controls = controls(&view::View::new(asked, readings));
-        let text = serde_json::to_string(&controls).unwrap_or_default();
-        Evidence { digest: crate::hex(&Sha256::digest(text)), controls }
+        let subject = serde_json::json!({
+            "container": readings.engine.id,
+            "image": asked.image,
+            "server": asked.server.name.as_str(),
+            "configuration": asked.server.digest,
+            "principal": asked.owner.principal,
+            "mounts": asked.server.mounts.iter().map(|m| (&m.host, &m.at, m.write)).collect::<Vec<_>>(),
+            "controls": controls,
+        });
+        Evidence { digest: crate::hex(&Sha256::digest(subject.to_string())), controls }
     }
 
     /// Refuses at once what only the engine can tell and tells otherwise: for that nothing needs to be seen from inside.

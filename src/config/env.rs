@@ -17,6 +17,9 @@ const FILE: &str = "bulkhead.toml";
 pub(super) const ENGINE_VARIABLES: [&str; 6] =
     ["DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "CONTAINERD_ADDRESS", "BUILDKIT_HOST"];
 
+/// The variable that names the state directory.
+const STATE: &str = "BULKHEAD_STATE";
+
 /// Where variables come from: the process, or a test.
 pub trait Environment {
     /// The value of a variable; `None` where it is not set, or is not text.
@@ -65,10 +68,27 @@ pub fn config_path(flag: Option<&Path>, env: &dyn Environment) -> PathBuf {
     base(env, "XDG_CONFIG_HOME", ".config").map_or(here, |base| base.join("bulkhead").join(FILE))
 }
 
+/// An environment in which the state directory is the one that was chosen on the command line.
+pub struct WithState<'a> {
+    /// Everything else.
+    pub env: &'a dyn Environment,
+    /// The directory.
+    pub state: PathBuf,
+}
+
+impl Environment for WithState<'_> {
+    fn var(&self, name: &str) -> Option<String> {
+        match name {
+            STATE => self.state.to_str().map(str::to_owned),
+            _ => self.env.var(name),
+        }
+    }
+}
+
 /// Where audit, lock and control sockets live: the flag, else `$BULKHEAD_STATE`, else `$XDG_STATE_HOME/bulkhead`
 /// (`~/.local/state` where that is not set), else `.bulkhead` in the working directory for a process without a home.
 pub fn state_dir(flag: Option<&Path>, env: &dyn Environment) -> PathBuf {
-    let chosen = flag.map(Path::to_owned).or_else(|| path_var(env, "BULKHEAD_STATE"));
+    let chosen = flag.map(Path::to_owned).or_else(|| path_var(env, STATE));
     let usual = || base(env, "XDG_STATE_HOME", ".local/state").map(|base| base.join("bulkhead"));
     chosen.or_else(usual).unwrap_or_else(|| PathBuf::from(".bulkhead"))
 }

@@ -12,9 +12,12 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::link::{Ending, Process};
+use super::obituary::{Heard, Obituary};
 
 /// Deadline of each call to the engine here.
 const CALL: Duration = Duration::from_secs(5);
+/// How long the engine may take to tell of an end that has come.
+const TELL: Duration = Duration::from_millis(500);
 /// How often a removal is tried while somebody waits for it.
 const TRIES: usize = 3;
 /// How often it is tried after that: an engine that is away comes back, and would still have the container.
@@ -25,6 +28,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// A container that is ours to end. Dropped without an end, it is killed and removed by a task of its own.
 pub struct Attached {
     container: Container,
+    obituary: Option<Obituary>,
     cared_for: AtomicBool,
 }
 
@@ -36,9 +40,10 @@ struct Container {
 }
 
 impl Attached {
-    /// The container of that id.
+    /// The container of that id. Its end is listened for from now on, so it must not have been started yet.
     pub fn new(docker: Docker, id: String) -> Self {
-        Attached { container: Container { docker, id }, cared_for: AtomicBool::new(false) }
+        let obituary = Obituary::listen(docker.clone(), id.clone());
+        Attached { container: Container { docker, id }, obituary, cared_for: AtomicBool::new(false) }
     }
 
     /// Its id.
@@ -49,6 +54,18 @@ impl Attached {
     /// Kills and removes it at once.
     pub async fn discard(&self) {
         self.remove().await;
+    }
+
+    /// How it ended: as the engine told it when it happened, else as the engine shows it where it still does.
+    async fn ending(&self, state: Option<ContainerState>, killed: bool) -> Ending {
+        let heard = match &self.obituary {
+            Some(obituary) => obituary.wait(TELL).await,
+            None => Heard::default(),
+        };
+        let state = state.unwrap_or_default();
+        // While it runs the engine shows an exit code of 0, which is none.
+        let shown = state.exit_code.filter(|_| !state.running.unwrap_or(false) && state.finished_at.is_some());
+        Ending { code: heard.code.or(shown), oom: heard.oom || state.oom_killed.unwrap_or(false), killed }
     }
 
     async fn remove(&self) {
@@ -105,17 +122,16 @@ impl Process for Attached {
             let container = &self.container;
             let mut killed = false;
             let by_itself = container.ended_within(grace).await;
-            let mut state = container.state().await.unwrap_or_default();
-            if !by_itself && state.running.unwrap_or(false) {
+            let mut state = container.state().await;
+            if !by_itself && state.as_ref().and_then(|s| s.running).unwrap_or(false) {
                 killed = true;
                 // One second between SIGTERM and SIGKILL; the engine's init passes the first on.
                 let options = StopContainerOptions { t: Some(1), ..Default::default() };
                 let _ = within(container.docker.stop_container(&container.id, Some(options))).await;
-                state = container.state().await.unwrap_or_default();
+                state = container.state().await;
             }
             self.remove().await;
-            let code = state.exit_code.filter(|_| !state.running.unwrap_or(false));
-            Ending { code, oom: state.oom_killed.unwrap_or(false), killed }
+            self.ending(state, killed).await
         }
         .boxed()
     }

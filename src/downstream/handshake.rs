@@ -51,7 +51,7 @@ pub async fn greet(peer: &Peer, name: &ServerName, deadline: Instant) -> Result<
             greeting(&result, "protocolVersion").ok_or_else(|| odd(name, "initialize"))
         }
         Answer::Error(_) => discover(peer, name, deadline).await,
-        Answer::TooLarge(_) => Err(odd(name, "initialize")),
+        Answer::TooLarge(_) | Answer::Malformed(_) => Err(odd(name, "initialize")),
     }
 }
 
@@ -75,7 +75,7 @@ async fn discover(peer: &Peer, name: &ServerName, deadline: Instant) -> Result<G
                 crate::wire::text::visible(&error, 200)
             ),
         )),
-        Answer::TooLarge(_) => Err(odd(name, "server/discover")),
+        Answer::TooLarge(_) | Answer::Malformed(_) => Err(odd(name, "server/discover")),
     }
 }
 
@@ -155,6 +155,7 @@ fn failure(answer: Result<Answer, Fault>) -> String {
     match answer {
         Err(fault) => fault.inward,
         Ok(Answer::Error(error)) => crate::wire::text::visible(&error, 200),
+        Ok(Answer::Malformed(why)) => why.into(),
         Ok(_) => "it is too large".into(),
     }
 }

@@ -9,6 +9,7 @@ use dashmap::DashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Redactor;
 use crate::error::{Class, Fault};
 use crate::name::ServerName;
 use crate::protocol::Era;
@@ -32,6 +33,17 @@ pub enum Answer {
     Error(String),
     /// A message over the limit; its length in bytes.
     TooLarge(usize),
+    /// Something under its id that is no answer.
+    Malformed(&'static str),
+}
+
+/// What a running server is held to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Its largest message, bytes.
+    pub cap: usize,
+    /// How long it may take to end by itself once its input is closed.
+    pub grace: Duration,
 }
 
 /// A request that was sent.
@@ -65,6 +77,7 @@ pub struct Peer {
     tail: Mutex<Tail>,
     closing: CancellationToken,
     end: watch::Sender<Option<Ending>>,
+    redactor: Arc<Redactor>,
     /// Counted by the reader.
     pub counters: Counters,
     /// Told when the server says that its tools have changed.
@@ -77,9 +90,8 @@ struct Waiting {
 }
 
 impl Peer {
-    /// Takes over a running server. `cap` is the largest message in bytes, `grace` how long it may take to end after
-    /// its input is closed.
-    pub fn new(name: ServerName, link: Link, cap: usize, grace: Duration) -> Arc<Self> {
+    /// Takes over a running server. What is shown of its own words goes through `redactor`.
+    pub fn new(name: ServerName, link: Link, limits: Limits, redactor: Arc<Redactor>) -> Arc<Self> {
         let (out, lines) = mpsc::channel(QUEUE);
         let peer = Arc::new(Peer {
             name,
@@ -90,10 +102,11 @@ impl Peer {
             tail: Mutex::default(),
             closing: CancellationToken::new(),
             end: watch::Sender::new(None),
+            redactor,
             counters: Counters::default(),
             changed: tokio::sync::Notify::new(),
         });
-        tokio::spawn(run::run(peer.clone(), link, lines, cap, grace));
+        tokio::spawn(run::run(peer.clone(), link, lines, limits));
         peer
     }
 
@@ -195,6 +208,7 @@ impl Peer {
 
     /// The last lines of the server's standard error, made safe to show.
     pub fn last_words(&self) -> Option<String> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
+        let words = self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()?;
+        Some(self.redactor.redact(&words))
     }
 }

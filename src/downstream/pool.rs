@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::Audit;
+use crate::audit::{Audit, Redactor};
 use crate::compartment::{Engine, Owner};
 use crate::config::{Config, Server, Share};
 use crate::error::{Class, Fault};
@@ -37,6 +37,7 @@ pub struct Pool {
     engine: Arc<Engine>,
     owner: Owner,
     audit: Arc<Audit>,
+    redactor: Arc<Redactor>,
     budget: Arc<Budget>,
     host: BTreeMap<&'static str, String>,
     closing: CancellationToken,
@@ -137,6 +138,7 @@ impl Pool {
         engine: Arc<Engine>,
         owner: Owner,
         audit: Arc<Audit>,
+        redactor: Arc<Redactor>,
         host: BTreeMap<&'static str, String>,
     ) -> Arc<Self> {
         Arc::new(Pool {
@@ -144,6 +146,7 @@ impl Pool {
             engine,
             owner,
             audit,
+            redactor,
             budget: Budget::new(config.total),
             host,
             closing: CancellationToken::new(),
@@ -209,11 +212,12 @@ impl Pool {
         }
         if let Some((fault, left)) = lock(&entry.trouble).barred(Instant::now()) {
             let again = format!("not tried again for {:.1} s", left.as_secs_f32());
-            return Err(Fault {
-                class: fault.class,
-                outward: format!("{} ({again})", fault.outward),
-                inward: fault.inward.clone(),
-            });
+            // Nothing was sent this time, whatever became of the call that met the failure.
+            let class = match fault.class {
+                class @ (Class::Engine | Class::Isolation) => class,
+                _ => Class::Unavailable,
+            };
+            return Err(Fault { class, outward: format!("{} ({again})", fault.outward), inward: fault.inward.clone() });
         }
         Ok(())
     }

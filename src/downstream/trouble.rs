@@ -18,11 +18,22 @@ pub struct Trouble {
     last: Option<(Fault, Instant)>,
 }
 
+/// At what point a server failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Before it could be used.
+    Starting,
+    /// After it had been ready: the first such failure is forgiven, since many servers die with one bad call.
+    Running,
+}
+
 impl Trouble {
     /// Takes down a failure at `now`; the pause before the next attempt grows with each.
-    pub fn failed(&mut self, fault: Fault, now: Instant) {
+    pub fn failed(&mut self, fault: Fault, when: When, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        self.last = Some((fault, now + self.pause()));
+        let forgiven = when == When::Running && self.failures == 1;
+        let pause = if forgiven { Duration::ZERO } else { self.pause() };
+        self.last = Some((fault, now + pause));
     }
 
     /// Takes down that it ran long enough for the past to be forgotten.
@@ -48,7 +59,7 @@ impl Trouble {
     }
 
     /// The pause that belongs to the number of failures.
-    pub fn pause(&self) -> Duration {
+    fn pause(&self) -> Duration {
         FIRST.saturating_mul(1 << self.failures.saturating_sub(1).min(10)).min(LONGEST)
     }
 }
@@ -64,7 +75,7 @@ mod tests {
         assert!(trouble.barred(start).is_none());
         let mut pauses = Vec::new();
         for _ in 0..10 {
-            trouble.failed(Fault::new(Class::Crashed, "x"), start);
+            trouble.failed(Fault::new(Class::Crashed, "x"), When::Starting, start);
             pauses.push(trouble.pause().as_millis());
         }
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, 60000]);
@@ -72,5 +83,14 @@ mod tests {
         assert!(trouble.barred(start + Duration::from_secs(60)).is_none());
         trouble.sustained();
         assert_eq!((trouble.failures(), trouble.last()), (0, None));
+    }
+
+    #[test]
+    fn a_first_death_after_it_had_run_costs_no_pause_and_a_second_one_does() {
+        let (mut trouble, now) = (Trouble::default(), Instant::now());
+        trouble.failed(Fault::new(Class::Crashed, "x"), When::Running, now);
+        assert!(trouble.barred(now).is_none() && trouble.last().is_some());
+        trouble.failed(Fault::new(Class::Crashed, "x"), When::Running, now);
+        assert!(trouble.barred(now).is_some());
     }
 }

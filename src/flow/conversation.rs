@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::protocol::{adapt, code};
-use crate::session::{Body, Call, Effect, Key, List, Session};
+use crate::session::{Body, Call, Effect, Key, List, Refuse, Session};
 use crate::wire::Line;
 
 use super::target::Target;
+use super::turn::{Turn, Turns};
 use super::{Caller, Gateway, Reply, ToolCall};
 
 /// Changes that come within this time are told once.
@@ -27,9 +28,17 @@ pub struct Conversation {
     session: Mutex<Session>,
     out: mpsc::UnboundedSender<String>,
     cancels: Mutex<HashMap<Key, CancellationToken>>,
+    turns: Mutex<Turns<Queue>>,
     tasks: TaskTracker,
     abandon: CancellationToken,
     told: Mutex<Option<[u8; 32]>>,
+}
+
+/// What calls queue for.
+#[derive(PartialEq, Eq, Hash, Debug)]
+enum Queue {
+    Server(usize),
+    Name(String),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -45,6 +54,7 @@ impl Conversation {
             caller,
             out,
             cancels: Mutex::default(),
+            turns: Mutex::default(),
             tasks: TaskTracker::new(),
             abandon: CancellationToken::new(),
             told: Mutex::default(),
@@ -76,8 +86,10 @@ impl Conversation {
             Some(Effect::Call(call)) => {
                 let token = self.abandon.child_token();
                 lock(&self.cancels).insert(call.key, token.clone());
-                self.tasks.spawn(self.clone().call(call, token));
+                let turn = lock(&self.turns).next(self.queue(&call.exposed));
+                self.tasks.spawn(self.clone().call(call, token, turn));
             }
+            Some(Effect::Refuse(refuse)) => drop(self.tasks.spawn(self.clone().refuse(refuse))),
             Some(Effect::List(list)) => drop(self.tasks.spawn(self.clone().list(list))),
         }
     }
@@ -93,8 +105,28 @@ impl Conversation {
         self.abandon.cancel();
     }
 
-    async fn call(self: Arc<Self>, call: Call, cancel: CancellationToken) {
-        let caller = Caller { client: lock(&self.session).client().map(str::to_owned), ..self.caller.clone() };
+    /// Whom a call queues behind: those to the same server, or to the same name where that is not known.
+    fn queue(&self, exposed: &str) -> Queue {
+        match self.gateway.catalog().find(exposed) {
+            Some(entry) => Queue::Server(entry.server),
+            None => Queue::Name(exposed.to_owned()),
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller { client: lock(&self.session).client().map(str::to_owned), ..self.caller.clone() }
+    }
+
+    async fn refuse(self: Arc<Self>, refuse: Refuse) {
+        let Refuse { line, exposed, params, why } = refuse;
+        if let Err(fault) = self.gateway.malformed(&self.caller(), &exposed, &params, &why).await {
+            tracing::warn!("a refused call is not recorded: {fault}");
+        }
+        self.send(line);
+    }
+
+    async fn call(self: Arc<Self>, call: Call, cancel: CancellationToken, turn: Turn) {
+        let caller = self.caller();
         let progress = |params: &str| {
             let line = lock(&self.session).progress(call.key, params);
             if let Some(line) = line {
@@ -105,13 +137,14 @@ impl Conversation {
             .gateway
             .call(
                 &caller,
-                &ToolCall {
+                ToolCall {
                     era: call.era,
                     target: Target::Exposed(&call.exposed),
                     params: &call.params,
                     progress: call.progress.then_some(&progress),
                     timeout: None,
                     cancel: &cancel,
+                    turn: Some(turn),
                 },
             )
             .await;

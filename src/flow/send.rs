@@ -14,10 +14,15 @@ use crate::wire::{Edit, Object};
 use super::target::Found;
 use super::{Reply, ToolCall};
 
-pub(super) async fn send(call: &ToolCall<'_>, found: &Found, instance: &Instance) -> Result<Reply, Fault> {
+pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Instance) -> Result<Reply, Fault> {
     let peer = &instance.peer;
     let (server, tool) = (&found.entry.server, &found.tool);
+    if let Some(turn) = &mut call.turn {
+        turn.come().await;
+    }
     let mut asked = peer.ask("tools/call", |id| params(call, tool, peer.era(), id)).await?;
+    // It is on its way: the next one may follow.
+    call.turn = None;
     let pending = Pending { peer, id: asked.id };
     let idle = call.timeout.unwrap_or(server.timeout);
     let total = Instant::now() + server.max_time.max(idle);
@@ -84,6 +89,7 @@ fn read(answer: Answer, client: Era, found: &Found) -> Result<Reply, Fault> {
             Ok(Err(why)) => defect(why),
             Err(_) => defect("its error is no JSON"),
         },
+        Answer::Malformed(why) => defect(why),
         Answer::TooLarge(length) => Err(Fault::new(
             Class::TooLarge,
             format!(

@@ -44,8 +44,9 @@ impl Gateway {
         let unknown: Vec<Arc<Entry>> =
             self.pool.servers.iter().filter(|e| self.may_own(caller, e, target)).cloned().collect();
         let Some(patience) = unknown.iter().map(|e| e.server.start_timeout).max() else { return Ok(None) };
-        self.pool.learn_all(&caller.principal, &caller.session);
-        self.pool.learned(patience, |entry| unknown.iter().any(|u| u.server.name == entry.server.name)).await;
+        let concerned = |entry: &Entry| unknown.iter().any(|u| u.server.name == entry.server.name);
+        self.pool.learn_some(&caller.principal, &caller.session, concerned);
+        self.pool.learned(patience, concerned).await;
         if let Some(found) = self.look_up(target) {
             return Ok(Some(found));
         }
@@ -66,7 +67,7 @@ impl Gateway {
         }
     }
 
-    fn look_up(&self, target: &Target<'_>) -> Option<Found> {
+    pub(super) fn look_up(&self, target: &Target<'_>) -> Option<Found> {
         let catalog = self.catalog();
         let found = match target {
             Target::Exposed(name) => catalog.find(name),

@@ -8,8 +8,8 @@ use crate::gate::Decision;
 use crate::name::CallId;
 use crate::wire::Object;
 
+use super::Caller;
 use super::target::{Found, Target};
-use super::{Caller, ToolCall};
 
 /// An intent that grows along the way.
 pub(super) struct Trail {
@@ -20,9 +20,9 @@ pub(super) struct Trail {
 
 impl Trail {
     /// What is known when a call comes in: nothing is decided, so it is denied until it is.
-    pub fn new(id: CallId, caller: &Caller, call: &ToolCall<'_>, audit: &Audit) -> Self {
-        let arguments = Object::parse(call.params).ok().and_then(|p| p.get("arguments").map(|a| a.get().to_owned()));
-        let (exposed, server, tool) = match call.target {
+    pub fn new(id: CallId, caller: &Caller, target: &Target<'_>, params: &str, audit: &Audit) -> Self {
+        let arguments = Object::parse(params).ok().and_then(|p| p.get("arguments").map(|a| a.get().to_owned()));
+        let (exposed, server, tool) = match *target {
             Target::Exposed(name) => (Some(name.to_owned()), None, None),
             Target::Own { server, tool } => (None, Some(server.to_owned()), Some(tool.to_owned())),
         };

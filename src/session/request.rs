@@ -146,10 +146,20 @@ fn list(params: &Object<'_>, era: Era) -> Result<Request, Rejected> {
     }
 }
 
+/// Whether a lenient parser behind us could take a key for `name` or `arguments`: other case, look-alike letters, hidden
+/// characters.
+fn is_lookalike(key: &str) -> bool {
+    let folded: String = key.to_uppercase().to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect();
+    matches!(folded.as_str(), "name" | "arguments") && !matches!(key, "name" | "arguments")
+}
+
 fn call(params: &Object<'_>, era: Era, client: Option<String>) -> Result<Request, Rejected> {
     // What is decided on must not be readable in two ways by the parsers behind us.
     if let Some(twice) = ["name", "arguments"].into_iter().find(|key| params.repeats(key)) {
         return rejected(code::INVALID_PARAMS, format!("{twice:?} occurs twice in params"));
+    }
+    if let Some((odd, _)) = params.members().iter().find(|(key, _)| is_lookalike(key)) {
+        return rejected(code::INVALID_PARAMS, format!("{odd:?} can be mistaken for a member that is decided on"));
     }
     let Some(exposed) = params.string("name") else {
         return rejected(code::INVALID_PARAMS, "name must be a string");

@@ -8,7 +8,7 @@ fn line(text: &str) -> Line {
 
 fn send(session: &mut Session, text: &str) -> String {
     match session.line(line(text)) {
-        Some(Effect::Send(line)) => line,
+        Some(Effect::Send(line) | Effect::Refuse(Refuse { line, .. })) => line,
         other => format!("{other:?}"),
     }
 }
@@ -151,6 +151,9 @@ fn arguments_that_are_no_object_and_doubled_keys_are_refused() {
         r#"{"name":"x","arguments":"{}"}"#,
         r#"{"name":"x","name":"y"}"#,
         r#"{"name":"x","arguments":{},"arguments":{}}"#,
+        r#"{"name":"x","Name":"y"}"#,
+        r#"{"name":"x","name\u0000":"y"}"#,
+        r#"{"name":"x","argument\u017f":{}}"#,
         r#"{"name":1}"#,
         r#"[1]"#,
         r#"{"name":"x","_meta":{"progressToken":{}}}"#,

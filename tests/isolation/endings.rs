@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use bollard::query_parameters::RemoveContainerOptionsBuilder;
 use bulkhead::error::Class;
 use serde_json::json;
 
-use super::support::{FIXTURE, Gateway, LONG, docker, fixture, server};
+use super::support::{FIXTURE, Gateway, LONG, fixture, server};
 
 #[tokio::test]
 async fn one_that_ignores_the_end_of_its_input_is_stopped() {
@@ -31,26 +30,20 @@ async fn one_that_ignores_every_request_to_end_is_killed() {
 #[tokio::test]
 async fn a_command_that_is_not_there_ends_with_its_cause() {
     let gateway = Gateway::new();
-    let wrong = server(&format!("image = {FIXTURE:?}\ncommand = [\"/no/such\", \"x\"]"));
-    let mut talk = gateway.talk(&wrong).await;
-    assert_eq!(talk.line().await, None);
-    assert!(talk.errors().contains("cannot run \"/no/such\": No such file or directory"), "{}", talk.errors());
-    let ending = talk.end(LONG).await;
-    assert_eq!((ending.to_string().as_str(), ending.killed), ("exit code 127", false));
-    let directory = server(&format!("image = {FIXTURE:?}\ncommand = [\"/etc\"]"));
-    let ending = gateway.talk(&directory).await.end(LONG).await;
-    assert_eq!(ending.code, Some(126));
-    assert!(gateway.containers().await.is_empty());
+    let cause = gateway.cause(&server(&format!("image = {FIXTURE:?}\ncommand = [\"/no/such\", \"x\"]"))).await;
+    assert!(cause.contains("cannot run \"/no/such\": No such file or directory"), "{cause}");
+    assert!(cause.ends_with(": exit code 127"), "{cause}");
+    let cause = gateway.cause(&server(&format!("image = {FIXTURE:?}\ncommand = [\"/etc\"]"))).await;
+    assert!(cause.ends_with(": exit code 126"), "{cause}");
+    gateway.is_clean().await;
 }
 
 #[tokio::test]
 async fn one_that_crashes_ends_with_its_code_and_its_last_words() {
     let gateway = Gateway::new();
-    let mut talk = gateway.talk(&fixture(&["--exit-at-start", "3", "--last-words", "no licence"])).await;
-    assert_eq!(talk.line().await, None);
-    assert!(talk.errors().contains("no licence"), "{}", talk.errors());
-    assert_eq!(talk.end(LONG).await.to_string(), "exit code 3");
-    assert!(gateway.containers().await.is_empty());
+    let cause = gateway.cause(&fixture(&["--exit-at-start", "3", "--last-words", "no licence"])).await;
+    assert!(cause.contains("no licence") && cause.ends_with(": exit code 3"), "{cause}");
+    gateway.is_clean().await;
 }
 
 #[tokio::test]
@@ -100,20 +93,13 @@ async fn a_flood_before_anything_is_proven_is_read_too() {
 
 /// As when the gateway is killed: nobody ends the container, the engine only sees that the connection is gone.
 #[tokio::test]
-async fn a_lost_connection_is_the_end_of_its_input() {
+async fn a_lost_connection_is_the_end_of_it() {
     let gateway = Gateway::new();
-    let container = gateway.start(&fixture(&[])).await.unwrap();
-    let id = container.container;
-    std::mem::forget(container.link.process);
-    drop((container.link.input, container.link.output));
-    let began = Instant::now();
-    let docker = docker().await;
-    while docker.inspect_container(&id, None).await.unwrap().state.unwrap().running == Some(true) {
-        assert!(began.elapsed() < Duration::from_secs(10), "it still runs");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let force = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-    docker.remove_container(&id, Some(force)).await.unwrap();
+    let confined = gateway.start(&fixture(&[])).await.unwrap();
+    std::mem::forget(confined.link.process);
+    assert_eq!(gateway.containers().await, [confined.container]);
+    drop((confined.link.input, confined.link.output));
+    gateway.is_clean().await;
 }
 
 #[tokio::test]

@@ -153,8 +153,8 @@ fn mutations() -> Vec<Mutation> {
         "a log on disk" => "log driver", Reported, |b, h| set(b, "LogConfig", json!({ "Type": "json-file" }));
         "the engine's log" => "log driver", Reported, |b, h| drop_field(b, "LogConfig");
         "input that stays open" => "life", Reported, |b, h| b["StdinOnce"] = json!(false);
-        "started again" => "life", Reported, |b, h| set(b, "RestartPolicy", json!({ "Name": "always" }));
-        "removed by the engine" => "life", Reported, |b, h| set(b, "AutoRemove", json!(true));
+        "started again" => "restart policy", Refused, |b, h| set(b, "RestartPolicy", json!({ "Name": "always" }));
+        "left behind" => "life", Reported, |b, h| set(b, "AutoRemove", json!(false));
         "no label of its owner" => "labels", Reported, |b, h| {
             b["Labels"].as_object_mut().unwrap().remove("org.bulkhead.owner.pid");
         };
@@ -255,7 +255,7 @@ async fn every_control_has_a_mutation() {
 }
 
 /// Fields whose absence says the same as their value, since the engine, or the fixture's image, has that by itself.
-const SAME: [&str; 16] = [
+const SAME: [&str; 15] = [
     "/AttachStderr",
     "/AttachStdin",
     "/AttachStdout",
@@ -263,7 +263,6 @@ const SAME: [&str; 16] = [
     "/Env/0",
     "/Env/1",
     "/Env/2",
-    "/HostConfig/AutoRemove",
     "/HostConfig/IpcMode",
     "/HostConfig/Privileged",
     "/HostConfig/RestartPolicy",

@@ -20,7 +20,7 @@ fn keeping(uid: u32) -> Server {
 }
 
 fn volume_of(gateway: &Gateway, kind: &str) -> String {
-    format!("bulkhead-{kind}-s-{}", gateway.owner.principal_key())
+    format!("bulkhead-{kind}-s-{}", gateway.owner.volume_key())
 }
 
 async fn forget(gateway: &Gateway) {

@@ -76,6 +76,23 @@ impl Gateway {
         Talk::new(confined)
     }
 
+    /// What is told of a server that ends by itself: by the start already, where the engine was quicker to remove it than
+    /// the gateway to look at it, or by its end.
+    pub async fn cause(&self, server: &Server) -> String {
+        match self.start(server).await {
+            Err(fault) => {
+                assert_eq!(fault.class, bulkhead::error::Class::Crashed, "{}", fault.inward);
+                fault.inward
+            }
+            Ok(confined) => {
+                let mut talk = Talk::new(confined);
+                while talk.line().await.is_some() {}
+                let words = talk.errors();
+                format!("{words}: {}", talk.end(LONG).await)
+            }
+        }
+    }
+
     /// Its containers, running or not.
     pub async fn containers(&self) -> Vec<String> {
         containers(&self.owner.gateway).await

@@ -144,10 +144,10 @@ async fn another_program_in_the_place_of_the_probe_is_found_out() {
 async fn one_that_ends_before_it_is_looked_at_is_told_with_its_cause() {
     let proxy = Proxy::failing(Call::Inspect, Failure::Delay(Duration::from_secs(1)));
     let gateway = Gateway::at(proxy.addresses());
-    let mut talk = gateway.talk(&fixture(&["--exit-at-start", "3", "--last-words", "no licence"])).await;
-    assert_eq!(talk.line().await, None);
-    assert!(talk.errors().contains("no licence"), "{}", talk.errors());
-    assert_eq!(talk.end(LONG).await.code, Some(3));
+    let fault = gateway.start(&fixture(&["--exit-at-start", "3", "--last-words", "no licence"])).await.err().unwrap();
+    assert_eq!(fault.class, Class::Crashed);
+    let told = "server s: it ended before it could be proven; last lines of its stderr: no licence: exit code 3";
+    assert_eq!(fault.outward, told);
     gateway.is_clean().await;
 }
 

@@ -128,18 +128,18 @@ pub(super) fn log_driver(v: &View<'_>) -> Control {
     control("log driver", "none", engine.clone(), UNSEEN.into(), engine == "none")
 }
 
-/// What makes the server end with us: its input closes with our connection, and nobody starts it again. And that the
-/// engine keeps it until we have seen how it ended.
+/// What makes the server end with us: its input closes with our connection, and nobody starts it again. And that
+/// nothing of it stays, also when we are gone.
 pub(super) fn life(v: &View<'_>) -> Control {
     let restarts = v.host.restart_policy.as_ref().and_then(|p| p.name.as_ref()).map(ToString::to_string);
     let never = matches!(restarts.as_deref(), Some("" | "no"));
     let once = v.config.stdin_once == Some(true) && v.config.open_stdin == Some(true) && v.config.tty == Some(false);
-    let kept = v.host.auto_remove == Some(false);
-    let holds = never && once && kept;
+    let removed = v.host.auto_remove == Some(true);
+    let holds = never && once && removed;
     let engine = as_asked(holds, || {
-        format!("input closes {once}, restart {}, kept {kept}", restarts.as_deref().unwrap_or("not set"))
+        format!("input closes {once}, restart {}, removed {removed}", restarts.as_deref().unwrap_or("not set"))
     });
-    control("life", "ends with its input", engine, UNSEEN.into(), holds)
+    control("life", "ends with its input, leaves nothing", engine, UNSEEN.into(), holds)
 }
 
 pub(super) fn labels(v: &View<'_>) -> Control {

@@ -1,4 +1,4 @@
-//! One digest over all that makes a server what it is, without any secret. Knows nothing of who compares it.
+//! One digest over what runs and how it is confined, without any secret. Knows nothing of who compares it.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,15 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         env: _,
         digest: _,
         disabled: _,
-        min_role,
-        tools,
+        // Who may call what, how often and for how long is decided anew with every call; it changes nothing of what runs.
+        min_role: _,
+        tools: _,
+        limits: _,
+        timeout: _,
+        max_time: _,
+        start_timeout: _,
+        idle_stop: _,
+        max_result: _,
         resources,
         share,
         state,
@@ -25,12 +32,6 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         mounts,
         writable_root,
         uid,
-        limits,
-        timeout,
-        max_time,
-        start_timeout,
-        idle_stop,
-        max_result,
     } = server;
     let mut sum = Sum(Sha256::new());
     for (label, texts) in run {
@@ -38,8 +39,6 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
     }
     sum.put("env", &env.iter().map(|(name, written)| format!("{name}{written}")).collect::<Vec<_>>());
     let plain = [
-        ("min_role", format!("{min_role}")),
-        ("tools", format!("{tools:?}")),
         ("resources", format!("{resources:?}")),
         ("share", format!("{share:?}")),
         ("state", format!("{state:?}")),
@@ -47,9 +46,6 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         ("mounts", format!("{mounts:?}")),
         ("writable_root", format!("{writable_root}")),
         ("uid", format!("{uid}")),
-        ("limits", format!("{limits:?}")),
-        ("times", format!("{timeout:?} {max_time:?} {start_timeout:?} {idle_stop:?}")),
-        ("max_result", format!("{max_result}")),
     ];
     for (label, text) in plain {
         sum.put(label, &[text]);

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::protocol::{code, meta};
 use crate::wire::envelope::find_id;
+use crate::wire::line::HEAD;
 use crate::wire::text::mend_surrogates;
-use crate::wire::{Envelope, Id, Kind, Line, Object, reply};
+use crate::wire::{Defect, Envelope, Id, Kind, Line, Object, reply};
 
 use super::{Answer, Peer};
 
@@ -25,9 +26,9 @@ impl Peer {
     }
 
     fn message(&self, text: &str) {
-        let Ok(envelope) = Envelope::parse(text) else {
-            self.counters.noise.fetch_add(1, Relaxed);
-            return;
+        let envelope = match Envelope::parse(text) {
+            Ok(envelope) => envelope,
+            Err(defect) => return self.defective(text, &defect),
         };
         match envelope.kind {
             Kind::Result { id, result } => self.answer(&id, Answer::Result(result.get().to_owned())),
@@ -39,6 +40,22 @@ impl Peer {
                 "notifications/tools/list_changed" => self.changed.notify_one(),
                 _ => self.stray(),
             },
+        }
+    }
+
+    /// A line that is no message is noise, unless it is under the id of a request: then that one must not wait for ever.
+    fn defective(&self, text: &str, defect: &Defect) {
+        let (id, why) = match defect {
+            Defect::NotMessage { id, why } => (id.clone(), *why),
+            Defect::NotJson if text.trim_start().starts_with('{') => {
+                let ends = |n: usize| &text.as_bytes()[..n.min(text.len())];
+                (find_id(ends(HEAD), b""), "its answer is no JSON")
+            }
+            Defect::NotJson => (None, ""),
+        };
+        match id.filter(|id| number(id.json()).is_some_and(|n| self.waiting.contains_key(&n))) {
+            Some(id) => self.answer(&id, Answer::Malformed(why)),
+            None => drop(self.counters.noise.fetch_add(1, Relaxed)),
         }
     }
 

@@ -12,16 +12,16 @@ use tokio_util::sync::CancellationToken;
 use crate::wire::Lines;
 
 use super::super::link::{Link, Output};
-use super::Peer;
+use super::{Limits, Peer};
 
 /// Lines written at once.
 const BATCH: usize = 64;
 
-pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<String>, cap: usize, grace: Duration) {
+pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<String>, limits: Limits) {
     let Link { input, mut output, process } = link;
     let stop_writing = CancellationToken::new();
     let writer = tokio::spawn(write(input, lines, stop_writing.clone()));
-    let mut split = Lines::new(cap);
+    let mut split = Lines::new(limits.cap);
     loop {
         tokio::select! {
             piece = output.next() => match piece {
@@ -38,7 +38,7 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
     // EOF for the server: the writer drops its input.
     stop_writing.cancel();
     let _ = writer.await;
-    let grace = if peer.closing.is_cancelled() { grace } else { grace.min(Duration::from_millis(300)) };
+    let grace = if peer.closing.is_cancelled() { limits.grace } else { limits.grace.min(Duration::from_millis(300)) };
     let mut end = process.end(grace);
     let mut open = true;
     let ending = loop {

@@ -18,9 +18,16 @@ const PARKED: u32 = 6;
 const ENGINE_PAUSE: Duration = Duration::from_secs(15);
 
 impl Pool {
-    /// Starts, in the background, every server whose tools are not known yet, on behalf of a principal.
+    /// Starts, in the background, every server whose tools are not known yet, on behalf of a principal. What the principal
+    /// may not know of is not started for it.
     pub fn learn_all(self: &Arc<Self>, principal: &Principal, session: &str) {
-        for entry in &self.servers {
+        self.learn_some(principal, session, |_| true);
+    }
+
+    /// The same for the servers selected.
+    pub fn learn_some(self: &Arc<Self>, principal: &Principal, session: &str, selected: impl Fn(&Entry) -> bool) {
+        let may_know = |entry: &Entry| entry.server.min_role <= principal.role;
+        for entry in self.servers.iter().filter(|e| may_know(e) && selected(e)) {
             if entry.listing().is_none() && entry.server.disabled.is_none() && !entry.learning.swap(true, AcqRel) {
                 let (pool, entry) = (self.clone(), entry.clone());
                 let (principal, session) = (principal.clone(), session.to_owned());
@@ -35,7 +42,8 @@ impl Pool {
 
     /// Starts an instance of every server for a principal, in the background.
     pub fn start_all(self: &Arc<Self>, principal: &Principal, session: &str) {
-        for entry in self.servers.iter().filter(|e| e.server.disabled.is_none()) {
+        let may_know = |entry: &Entry| entry.server.min_role <= principal.role;
+        for entry in self.servers.iter().filter(|e| may_know(e) && e.server.disabled.is_none()) {
             let (pool, entry) = (self.clone(), entry.clone());
             let (principal, session) = (principal.clone(), session.to_owned());
             // What goes wrong is logged by the start itself and shown in the status.

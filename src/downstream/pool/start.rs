@@ -14,8 +14,8 @@ use crate::route::Listing;
 use super::super::handshake::{self, Listed};
 use super::super::instance::{Confinement, Instance};
 use super::super::link::{Ending, Link};
-use super::super::peer::Peer;
-use super::super::trouble::SUSTAINED;
+use super::super::peer::{Limits, Peer};
+use super::super::trouble::{SUSTAINED, When};
 use super::super::unisolated;
 use super::{Entry, GRACE, Pool, Slot, lock};
 
@@ -39,7 +39,7 @@ impl Pool {
             }
         };
         let began = Instant::now();
-        let started = self.start(&entry, &owner).await;
+        let started = self.start(&entry, &owner).await.map_err(|fault| self.without_secrets(fault));
         match &started {
             Ok(instance) => {
                 lock(&entry.slots).insert(owner.clone(), Slot::Running(instance.clone()));
@@ -48,7 +48,7 @@ impl Pool {
                 lock(&entry.slots).remove(&owner);
                 if !self.closing.is_cancelled() {
                     tracing::warn!(server = %entry.server.name, "cannot be used: {}", fault.inward);
-                    lock(&entry.trouble).failed(fault.clone(), Instant::now());
+                    lock(&entry.trouble).failed(fault.clone(), When::Starting, Instant::now());
                 }
                 self.changed();
             }
@@ -66,7 +66,8 @@ impl Pool {
         let deadline = Instant::now() + server.start_timeout;
         let (link, confinement) = self.launch(entry, owner, deadline).await?;
         self.record(entry, ServerWord::Started, &confinement, None);
-        let peer = Peer::new(server.name.clone(), link, server.max_result + ENVELOPE, GRACE);
+        let limits = Limits { cap: server.max_result + ENVELOPE, grace: GRACE };
+        let peer = Peer::new(server.name.clone(), link, limits, self.redactor.clone());
         let opened = async {
             let greeting = handshake::greet(&peer, &server.name, deadline).await?;
             let listed = handshake::list_tools(&peer, &greeting, deadline).await?;
@@ -89,6 +90,12 @@ impl Pool {
                 Err(fault)
             }
         }
+    }
+
+    /// A server's own words are part of most failures, and a server knows the secrets it was given.
+    fn without_secrets(&self, fault: Fault) -> Fault {
+        let clean = |text: &str| self.redactor.redact(text);
+        Fault { class: fault.class, outward: clean(&fault.outward), inward: clean(&fault.inward) }
     }
 
     async fn launch(&self, entry: &Entry, owner: &str, deadline: Instant) -> Result<(Link, Confinement), Fault> {
@@ -160,7 +167,7 @@ impl Pool {
         let ours = instance.peer.is_closing();
         if !ours {
             let fault = instance.peer.fault().await;
-            lock(&entry.trouble).failed(fault, Instant::now());
+            lock(&entry.trouble).failed(fault, When::Running, Instant::now());
         }
         let mut slots = lock(&entry.slots);
         if matches!(slots.get(owner), Some(Slot::Running(here)) if Arc::ptr_eq(here, instance)) {

@@ -213,9 +213,14 @@ fn the_digest_follows_what_is_written_and_nothing_else() {
         "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\nargs = [\"i\"]",
         "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\npids = 255",
         "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\nuser = 3",
-        "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\nmin_role = \"admin\"",
         "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\nwritable_root = true",
     ] {
         assert_ne!(base, digest(&format!("[servers.a]\n{other}")), "{other}");
+    }
+    for policy in
+        ["min_role = \"admin\"", "timeout = \"5s\"", "limits = { rate = \"1/min\", burst = 1, concurrent = 1 }"]
+    {
+        let same = format!("[servers.a]\nimage = \"i\"\nenv = {{ A = \"1\", B = \"2\" }}\n{policy}");
+        assert_eq!(base, digest(&same), "{policy} changes nothing of what runs");
     }
 }
