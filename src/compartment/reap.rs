@@ -2,7 +2,7 @@
 //! of which it cannot be said whether its owner lives.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bollard::errors::Error;
 use bollard::models::ContainerSummaryStateEnum as State;
@@ -17,6 +17,9 @@ use super::owner::{Life, Owner, ROLE};
 /// How long another gateway's removal is left alone before it is asked for again.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// A container that was made that long ago will not be started any more.
+const STALE: Duration = Duration::from_secs(3600);
+
 /// What was done.
 #[derive(Debug, Default)]
 pub struct Reaped {
@@ -30,8 +33,8 @@ pub struct Reaped {
 struct Found {
     id: String,
     life: Option<Life>,
-    /// Whether it has run and does no more.
-    ended: bool,
+    /// Whether it does not run, and will not any more.
+    idle: bool,
     /// Short id and server, for people.
     shown: String,
 }
@@ -42,9 +45,22 @@ impl Found {
     fn is_left_over(&self) -> bool {
         match self.life {
             Some(Life::Dead) => true,
-            Some(Life::Earlier) => self.ended,
+            Some(Life::Earlier) => self.idle,
             Some(Life::Alive | Life::Elsewhere) | None => false,
         }
+    }
+}
+
+/// One that was made and not started is on its way, unless that was long ago. A state that is not told may be any.
+fn is_idle(state: Option<State>, made: Option<i64>) -> bool {
+    let age = || {
+        let made = UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(made?).ok()?))?;
+        made.elapsed().ok()
+    };
+    match state {
+        Some(State::EXITED | State::DEAD) => true,
+        Some(State::CREATED) => age().is_some_and(|age| age > STALE),
+        _ => false,
     }
 }
 
@@ -57,8 +73,8 @@ async fn find(engine: &Engine, me: &Owner) -> Result<Vec<Found>, Fault> {
         let (id, labels) = (container.id?, container.labels.unwrap_or_default());
         let server = labels.get(super::spec::SERVER).cloned().unwrap_or_default();
         let shown = format!("{id:.12} ({server})");
-        let ended = matches!(container.state, Some(State::EXITED | State::DEAD));
-        Some(Found { life: Owner::from_labels(&labels).map(|owner| owner.life(me)), ended, id, shown })
+        let idle = is_idle(container.state, container.created);
+        Some(Found { life: Owner::from_labels(&labels).map(|owner| owner.life(me)), idle, id, shown })
     });
     Ok(found.collect())
 }
@@ -106,15 +122,30 @@ async fn remove(engine: &Engine, id: &str) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
     fn what_may_be_in_use_somewhere_is_not_left_over() {
-        let is = |life, ended| Found { id: "c".into(), life, ended, shown: "c".into() }.is_left_over();
+        let is = |life, idle| Found { id: "c".into(), life, idle, shown: "c".into() }.is_left_over();
         assert!(is(Some(Life::Dead), false) && is(Some(Life::Dead), true) && is(Some(Life::Earlier), true));
         for life in [Some(Life::Alive), Some(Life::Elsewhere), None] {
             assert!(!is(life, false) && !is(life, true), "{life:?}");
         }
         assert!(!is(Some(Life::Earlier), false));
+    }
+
+    #[test]
+    fn what_runs_or_is_about_to_is_not_idle() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+        for state in [State::RUNNING, State::PAUSED, State::RESTARTING] {
+            assert!(!is_idle(Some(state), Some(0)), "{state:?}");
+        }
+        assert!(!is_idle(None, Some(0)) && is_idle(Some(State::EXITED), Some(now)) && is_idle(Some(State::DEAD), None));
+        assert!(is_idle(Some(State::CREATED), Some(now - 4000)));
+        for made in [Some(now), Some(now + 4000), Some(-1), None] {
+            assert!(!is_idle(Some(State::CREATED), made), "{made:?}");
+        }
     }
 }

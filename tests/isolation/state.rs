@@ -141,12 +141,16 @@ async fn volumes_are_prepared_once() {
     let proxy = Proxy::new();
     let gateway = Gateway::at(proxy.addresses());
     close(open(&gateway, &keeping(10001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (3, 1), "probe, state, server");
+    assert_eq!(
+        (proxy.count(Call::Create), proxy.count(Call::Archive)),
+        (4, 1),
+        "probe and its original, state, server"
+    );
     close(open(&gateway, &keeping(10001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (4, 1), "server");
+    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (5, 1), "server");
     // As another user it is prepared for that one.
     close(open(&gateway, &keeping(20001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (6, 2), "state, server");
+    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (7, 2), "state, server");
     forget(&gateway).await;
 }
 
