@@ -2,15 +2,12 @@
 //! Prepared once: a volume is prepared again only where the engine has made it anew in the meantime. Knows no MCP.
 
 use std::collections::HashMap;
-use std::io::Read as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions, VolumeCreateRequest};
-use bollard::query_parameters::{DownloadFromContainerOptions, UploadToContainerOptions};
+use bollard::query_parameters::UploadToContainerOptions;
 use bytes::Bytes;
 use dashmap::DashMap;
-use futures_util::TryStreamExt as _;
 use tokio::sync::Mutex;
 
 use crate::downstream::attached::Attached;
@@ -18,18 +15,15 @@ use crate::error::{Class, Fault};
 
 use super::Engine;
 use super::create::Made;
-use super::engine::CALL;
+use super::engine::{CALL, Refused};
 use super::owner::{Owner, ROLE};
 use super::spec::{Compartment, SERVER, Volume};
 
-/// The image that has the probe at `/probe`.
-pub(super) const PROBE_IMAGE: &str = "bulkhead/probe";
-/// Where that image has it, and under which name.
-const PROBE_PLACE: &str = "/probe";
-const PROBE_NAME: &str = "probe";
-/// How often the probe's volume is looked at until it is whole, and the pause between.
-const TRIES: usize = 15;
-const PAUSE: Duration = Duration::from_millis(200);
+mod probe;
+
+pub(super) use probe::PROBE_IMAGE;
+use probe::Probe;
+
 /// Where a volume is while it is being prepared.
 const PLACE: &str = "/state";
 
@@ -40,11 +34,6 @@ pub(super) struct Prepared {
     volumes: DashMap<String, Arc<Mutex<Option<Given>>>>,
 }
 
-struct Probe {
-    volume: String,
-    born: Birth,
-}
-
 /// A volume that was given to a user.
 #[derive(PartialEq, Eq)]
 struct Given {
@@ -52,71 +41,15 @@ struct Given {
     uid: u32,
 }
 
-/// When the engine made a volume, in its own words: another time, another volume of the same name.
+/// What a volume was marked with when it was made: another mark, another volume of the same name. The time that engines
+/// tell for it is no such mark, for it moves on with what is in it.
 #[derive(Clone, PartialEq, Eq)]
 struct Birth(String);
 
+/// Label: which volume of that name it is.
+const BORN: &str = "org.bulkhead.born";
+
 impl Engine {
-    /// The volume that has the probe, filled from its image when that is first needed.
-    pub(super) async fn probe_volume(&self, owner: &Owner) -> Result<String, Fault> {
-        let mut known = self.prepared.probe.lock().await;
-        if let Some(probe) = known.as_ref()
-            && self.volume(&probe.volume, "probe").await? == probe.born
-        {
-            return Ok(probe.volume.clone());
-        }
-        let image = self.probe_image().await?;
-        let short = image.trim_start_matches("sha256:").get(..16).unwrap_or_default();
-        let volume = format!("bulkhead-probe-{short}");
-        let born = self.volume(&volume, "probe").await?;
-        self.fill(&volume, &image, owner).await?;
-        *known = Some(Probe { volume: volume.clone(), born });
-        Ok(volume)
-    }
-
-    /// The engine copies what the image has at that place into an empty volume while it creates a container. Another
-    /// gateway may be at it just now, or one was cut off: so what is in the volume is held against the image, waited for,
-    /// and mended where it stays wrong. A volume that only looks right would keep every server from being proven.
-    async fn fill(&self, volume: &str, image: &str, owner: &Owner) -> Result<(), Fault> {
-        let filled = self.helper(image, Some(mount(PROBE_PLACE, volume, false)), owner).await?;
-        let original = self.helper(image, None, owner).await?;
-        let right = self.content(original.id()).await?;
-        let mut holds = false;
-        for _ in 0..TRIES {
-            holds = self.content(filled.id()).await? == right;
-            if holds {
-                break;
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-        if !holds && let Some((file, mode)) = &right {
-            let archive = archive_of(file, *mode).map_err(no_archive)?;
-            self.upload(&filled, PROBE_PLACE, archive, "mend the probe's volume").await?;
-            holds = self.content(filled.id()).await? == right;
-        }
-        tokio::join!(filled.discard(), original.discard());
-        if holds && right.is_some() {
-            return Ok(());
-        }
-        let text = format!(
-            "volume {volume:?} does not hold the probe of image {PROBE_IMAGE:?}: remove both, run scripts/setup"
-        );
-        Err(Fault::new(Class::Isolation, text))
-    }
-
-    /// The probe as a container has it, and its mode; `None` where it has none.
-    async fn content(&self, container: &str) -> Result<Option<(Vec<u8>, u32)>, Fault> {
-        let docker = self.docker().await?;
-        let options = DownloadFromContainerOptions { path: format!("{PROBE_PLACE}/{PROBE_NAME}") };
-        let pieces = docker.download_from_container(container, Some(options)).try_collect::<Vec<_>>();
-        match self.ask("read the probe", CALL, pieces).await? {
-            Ok(pieces) => Ok(first_file(&pieces.concat())),
-            Err(refused) if refused.status == 404 => Ok(None),
-            Err(refused) => Err(Fault::new(Class::Engine, "the container engine failed to read the probe")
-                .with_inward(format!("the container engine failed to read the probe: {}", refused.message))),
-        }
-    }
-
     /// Makes the volumes of a compartment, owned by its user.
     pub(super) async fn prepare_volumes(&self, compartment: &Compartment) -> Result<(), Fault> {
         for volume in &compartment.volumes {
@@ -130,8 +63,8 @@ impl Engine {
         let mut known = entry.lock().await;
         let uid = compartment.server.uid;
         let born = self.volume(&volume.name, compartment.server.name.as_str()).await?;
-        let now = Some(Given { born, uid });
-        if *known == now {
+        let now = born.map(|born| Given { born, uid });
+        if now.is_some() && *known == now {
             return Ok(());
         }
         let image = self.probe_image().await?;
@@ -141,17 +74,6 @@ impl Engine {
         owned?;
         *known = now;
         Ok(())
-    }
-
-    async fn probe_image(&self) -> Result<String, Fault> {
-        let image = self.image(PROBE_IMAGE).await.map_err(|fault| match fault.class {
-            Class::Isolation => Fault::new(
-                Class::Isolation,
-                format!("without the image {PROBE_IMAGE:?} nothing can be proven, so nothing runs: run scripts/setup"),
-            ),
-            _ => fault,
-        })?;
-        Ok(image.id)
     }
 
     /// Gives the place to a user: an archive with the directory itself sets its owner, with no program run as root.
@@ -166,20 +88,27 @@ impl Engine {
         self.call(what, CALL, docker.upload_to_container(container.id(), Some(options), body)).await
     }
 
-    /// Sees to it that there is a volume of that name. One that somebody else made with a host directory, or another
-    /// machine, behind it is refused.
-    async fn volume(&self, name: &str, server: &str) -> Result<Birth, Fault> {
+    /// Sees to it that there is a volume of that name, and tells which; none where it has no mark of ours. One that
+    /// somebody else made with a host directory, or another machine, behind it is refused.
+    async fn volume(&self, name: &str, server: &str) -> Result<Option<Birth>, Fault> {
         let docker = self.docker().await?;
-        let labels = [(ROLE, "volume"), (SERVER, server)].map(|(k, v)| (k.to_owned(), v.to_owned()));
-        let request =
-            VolumeCreateRequest { name: Some(name.to_owned()), labels: Some(labels.into()), ..Default::default() };
-        let volume = self.call("create a volume", CALL, docker.create_volume(request)).await?;
+        let volume = match self.ask("look for a volume", CALL, docker.inspect_volume(name)).await? {
+            Ok(volume) => volume,
+            Err(Refused { status: 404, .. }) => {
+                let request = request(name, server);
+                self.call("create a volume", CALL, docker.create_volume(request)).await?
+            }
+            Err(why) => {
+                let text = "the container engine failed to look for a volume";
+                return Err(Fault::new(Class::Engine, text).with_inward(format!("{text}: {}", why.message)));
+            }
+        };
         if volume.driver != "local" || !volume.options.is_empty() {
             let text = format!("volume {name:?} was not made by the gateway: remove it, or rename the server");
             return Err(Fault::new(Class::Isolation, text)
                 .with_inward(format!("volume {name:?} is of driver {:?} with options of its own", volume.driver)));
         }
-        Ok(Birth(volume.created_at.map(|at| at.to_string()).unwrap_or_default()))
+        Ok(volume.labels.get(BORN).cloned().map(Birth))
     }
 
     /// A container that is never started: it only gives a volume a place.
@@ -206,6 +135,12 @@ impl Engine {
     }
 }
 
+fn request(name: &str, server: &str) -> VolumeCreateRequest {
+    let mark = uuid::Uuid::new_v4().simple().to_string();
+    let labels = [(ROLE, "volume"), (SERVER, server), (BORN, &mark)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    VolumeCreateRequest { name: Some(name.to_owned()), labels: Some(labels.into()), ..Default::default() }
+}
+
 fn mount(target: &str, volume: &str, bare: bool) -> Mount {
     Mount {
         target: Some(target.to_owned()),
@@ -218,24 +153,6 @@ fn mount(target: &str, volume: &str, bare: bool) -> Mount {
 
 fn no_archive(error: std::io::Error) -> Fault {
     Fault::new(Class::Bug, format!("an archive cannot be made: {error}"))
-}
-
-/// The first file of an archive with its mode; `None` where there is none to the last byte.
-fn first_file(archive: &[u8]) -> Option<(Vec<u8>, u32)> {
-    let mut archive = tar::Archive::new(archive);
-    let mut file = archive.entries().ok()?.next()?.ok()?;
-    let (mut bytes, mode) = (Vec::new(), file.header().mode().ok()?);
-    file.read_to_end(&mut bytes).ok()?;
-    (file.header().entry_type().is_file() && bytes.len() as u64 == file.size()).then_some((bytes, mode & 0o7777))
-}
-
-fn archive_of(file: &[u8], mode: u32) -> std::io::Result<Vec<u8>> {
-    let mut header = tar::Header::new_ustar();
-    header.set_mode(mode);
-    header.set_size(file.len() as u64);
-    let mut archive = tar::Builder::new(Vec::new());
-    archive.append_data(&mut header, PROBE_NAME, file)?;
-    archive.into_inner()
 }
 
 /// The directory at that place, as its user's alone.
@@ -251,19 +168,4 @@ fn archive(uid: u32) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     archive.append(&header, std::io::empty())?;
     archive.into_inner()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_goes_into_an_archive_and_comes_out_of_it_whole_or_not_at_all() {
-        let file = vec![7; 3000];
-        let archive = archive_of(&file, 0o555).unwrap();
-        assert_eq!(first_file(&archive), Some((file, 0o555)));
-        assert_eq!(first_file(&archive[..2048]), None, "cut in the middle");
-        assert_eq!(first_file(&[]), None);
-        assert_eq!(first_file(&super::archive(1).unwrap()), None, "a directory");
-    }
 }

@@ -173,7 +173,7 @@ fn mutations() -> Vec<Mutation> {
 }
 
 /// One entry that has something of everything that can be dropped.
-fn entry() -> bulkhead::config::Server {
+pub fn entry() -> bulkhead::config::Server {
     server(&format!("image = {FIXTURE:?}\nenv = {{ TZ = \"UTC\" }}\nmemory = \"256m\"\nuser = 20001"))
 }
 
@@ -200,7 +200,7 @@ async fn none_is_unmet(met: impl Stream<Item = impl Future<Output = Option<Strin
 }
 
 /// The engine's report of a container that is as it was asked for.
-async fn truth() -> Value {
+pub async fn truth() -> Value {
     let proxy = Proxy::new();
     let gateway = Gateway::at(proxy.addresses());
     let confined = gateway.start(&entry()).await.unwrap_or_else(|fault| panic!("{}", fault.inward));

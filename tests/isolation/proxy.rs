@@ -37,7 +37,7 @@ impl Call {
             "POST" if ends("/start") => Some(Call::Start),
             "GET" if ends("/json") => Some(Call::Inspect),
             "DELETE" if path.contains("/containers/") => Some(Call::Remove),
-            "POST" if path.ends_with("/volumes/create") => Some(Call::Volume),
+            "GET" if path.contains("/volumes/") => Some(Call::Volume),
             "PUT" if ends("/archive") => Some(Call::Archive),
             _ => None,
         }

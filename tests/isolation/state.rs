@@ -110,8 +110,6 @@ async fn a_volume_that_somebody_removed_is_prepared_again() {
     write(&mut talk, &file, "first").await.unwrap();
     close(talk).await;
     forget(&gateway).await;
-    // The engine tells the age of a volume in seconds.
-    tokio::time::sleep(Duration::from_millis(1100)).await;
     let mut talk = open(&gateway, &keeping(10001)).await;
     assert_eq!(read(&mut talk, &file).await, None);
     write(&mut talk, &file, "second").await.unwrap();
@@ -141,16 +139,16 @@ async fn volumes_are_prepared_once() {
     let proxy = Proxy::new();
     let gateway = Gateway::at(proxy.addresses());
     close(open(&gateway, &keeping(10001)).await).await;
-    assert_eq!(
-        (proxy.count(Call::Create), proxy.count(Call::Archive)),
-        (4, 1),
-        "probe and its original, state, server"
-    );
+    let counts = || (proxy.count(Call::Create), proxy.count(Call::Archive));
+    assert_eq!(counts(), (4, 1), "probe and what it is held against, state, server");
+    let mut talk = open(&gateway, &keeping(10001)).await;
+    write(&mut talk, &format!("{PLACE}/note"), "changes it").await.unwrap();
+    close(talk).await;
     close(open(&gateway, &keeping(10001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (5, 1), "server");
+    assert_eq!(counts(), (6, 1), "server, server");
     // As another user it is prepared for that one.
     close(open(&gateway, &keeping(20001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (7, 2), "state, server");
+    assert_eq!(counts(), (8, 2), "state, server");
     forget(&gateway).await;
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bollard::query_parameters::RemoveContainerOptionsBuilder;
 use bulkhead::error::{Class, Fault};
 
+use super::mutation::{entry, truth};
 use super::proxy::{Call, Failure, Proxy};
 use super::support::{Gateway, LONG, addresses, docker, fixture};
 
@@ -97,6 +98,7 @@ async fn a_connection_that_breaks_off_leaves_nothing() {
 async fn an_error_of_the_engine_leaves_nothing() {
     for (call, status, class) in [
         (Call::Volume, 500, Class::Engine),
+        (Call::Create, 500, Class::Engine),
         (Call::Attach, 500, Class::Engine),
         (Call::Start, 500, Class::Isolation),
         (Call::Start, 404, Class::Isolation),
@@ -153,10 +155,11 @@ async fn one_that_ends_before_it_is_looked_at_is_told_with_its_cause() {
 
 #[tokio::test]
 async fn one_that_ends_before_its_report_is_told_with_its_cause() {
-    let proxy = Proxy::changing(|body| body["Entrypoint"] = serde_json::json!(["sh", "-c", "echo broken >&2; exit 9"]));
+    let broken = serde_json::json!(["sh", "-c", "echo broken >&2; exit 9"]);
+    let proxy = Proxy::lying(truth().await, move |body| body["Entrypoint"] = broken.clone());
     let gateway = Gateway::at(proxy.addresses());
-    let (fault, _) = fails(&gateway, LONG).await;
-    assert_eq!(fault.class, Class::Crashed);
+    let fault = gateway.start(&entry()).await.err().unwrap();
+    assert_eq!(fault.class, Class::Crashed, "{}", fault.inward);
     let told = "server s: it ended before anything could be proven; last lines of its stderr: broken: exit code 9";
     assert_eq!(fault.outward, told);
     gateway.is_clean().await;

@@ -13,7 +13,9 @@ use bulkhead::config::{Package, Runner};
 use bulkhead::error::{Class, Fault};
 use bulkhead::name::ServerName;
 use futures_util::StreamExt as _;
-use tokio::sync::{Notify, RwLock};
+use tokio::sync::Notify;
+
+use crate::support::Turn;
 
 const RUNTIME: &str = "bulkhead/runtime";
 
@@ -82,11 +84,9 @@ fn package(runner: Runner, name: &str, version: Option<&str>) -> Package {
     Package { runner, name: name.to_owned(), version, with: vec![], args: vec![], executable: None }
 }
 
-/// The test that counts the containers of bakes is alone while it does.
-static BAKING: RwLock<()> = RwLock::const_new(());
-
 async fn bake_on(runtime: &str, server: &str, package: &Package) -> (Result<Baked, Fault>, Vec<String>) {
-    let _others = BAKING.read().await;
+    // The test that counts the containers of bakes is alone while it does.
+    let _turn = Turn::shared();
     let lines = Mutex::new(Vec::new());
     let server = ServerName::parse(server).unwrap();
     let baked = bake(&docker(), &server, package, runtime, &|line| lines.lock().unwrap().push(line.to_owned())).await;
@@ -183,7 +183,7 @@ async fn a_runtime_image_that_is_absent_is_named() {
 
 #[tokio::test]
 async fn a_bake_that_is_dropped_leaves_no_container() {
-    let _alone = BAKING.write().await;
+    let _turn = Turn::alone();
     let docker = docker();
     let installing = Notify::new();
     let server = ServerName::parse("dropped").unwrap();

@@ -1,0 +1,20 @@
+//! The program as a whole: the real binary in front of real servers in real containers, one module a behaviour.
+#![cfg(unix)]
+
+mod audit;
+mod bake;
+mod calls;
+mod canaries;
+mod clients;
+mod config;
+mod engine_down;
+mod eras;
+mod framing;
+mod killed;
+mod limits;
+mod lists;
+mod lock;
+mod neighbours;
+mod roles;
+mod support;
+mod tidy;

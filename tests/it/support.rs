@@ -1,0 +1,71 @@
+//! What the tests share: a site (a configuration with its state), the gateway that serves it, and the engine seen from
+//! beside it. Knows no behaviour.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub mod engine;
+pub mod serving;
+pub mod site;
+
+pub use serving::Serving;
+pub use site::{Site, contained, on_host};
+
+/// How long anything may take that is not itself measured: generous, since a machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Room for tests that make more calls than a person would.
+pub const NO_LIMITS: &str = "[limits]\nrate = \"60000/min\"\nburst = 1000\nconcurrent = 1000\n";
+
+/// Waits until `look` has something to show.
+pub fn wait_for<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + within;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {within:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until `look` says yes.
+pub fn wait_until(what: &str, within: Duration, mut look: impl FnMut() -> bool) {
+    wait_for(what, within, || look().then_some(()));
+}
+
+/// A file of the repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A place among the tests: with the others, or alone. Every gateway clears away what dead gateways left behind, so a
+/// test that watches leftovers must be the only one; each test of `cargo nextest` is a process of its own.
+#[derive(Clone)]
+pub struct Turn(#[expect(dead_code, reason = "held for its lock")] Arc<File>);
+
+impl Turn {
+    /// Beside others.
+    pub fn shared() -> Self {
+        Self::take(File::lock_shared)
+    }
+
+    /// With no other test at the engine.
+    pub fn alone() -> Self {
+        Self::take(File::lock)
+    }
+
+    fn take(lock: impl Fn(&File) -> std::io::Result<()>) -> Self {
+        let file = lock_file("turn");
+        lock(&file).unwrap();
+        Turn(Arc::new(file))
+    }
+}
+
+/// A file that processes of this suite lock against each other.
+fn lock_file(name: &str) -> File {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.lock"));
+    File::options().create(true).truncate(false).write(true).read(true).open(path).unwrap()
+}
