@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -155,22 +156,29 @@ fn typed(pairs: &[(String, String)], schema: Option<&Value>) -> Value {
     Value::Object(pairs.iter().map(|(k, v)| (k.clone(), value(k, v))).collect::<Map<_, _>>())
 }
 
-/// The text of a result; what is no text is named with its size.
+/// The text of a result; what is no text is named with its size. Read block by block, since a number anywhere in it may
+/// be one that no type of ours can hold.
 fn readable(result: &str) -> String {
-    let Ok(value) = serde_json::from_str::<Value>(result) else { return result.to_owned() };
-    let Some(content) = value["content"].as_array() else { return result.to_owned() };
-    let blocks = content.iter().map(|block| match block["type"].as_str() {
-        Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
-        Some("resource_link") => block["uri"].as_str().unwrap_or_default().to_owned(),
+    let object = Object::parse(result).ok();
+    let blocks: Option<Vec<&RawValue>> =
+        object.as_ref().and_then(|o| o.get("content")).and_then(|c| serde_json::from_str(c.get()).ok());
+    let (Some(object), Some(blocks)) = (object, blocks) else { return result.to_owned() };
+    let text = blocks.iter().map(|block| block_text(block.get())).collect::<Vec<_>>().join("\n");
+    match (text.is_empty(), object.get("structuredContent")) {
+        (true, Some(structured)) => structured.get().to_owned(),
+        _ => text,
+    }
+}
+
+fn block_text(block: &str) -> String {
+    let Ok(block) = Object::parse(block) else { return "[no content block]".to_owned() };
+    match block.string("type").as_deref() {
+        Some("text") => block.string("text").unwrap_or_default(),
+        Some("resource_link") => block.string("uri").unwrap_or_default(),
         kind => {
-            let size = block["data"].as_str().map_or(0, str::len);
+            let size = block.string("data").map_or(0, |data| data.len());
             format!("[{}, {size} bytes; use --json]", kind.unwrap_or("unknown content"))
         }
-    });
-    let text = blocks.collect::<Vec<_>>().join("\n");
-    match (text.is_empty(), value.get("structuredContent")) {
-        (true, Some(structured)) => structured.to_string(),
-        _ => text,
     }
 }
 

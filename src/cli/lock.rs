@@ -90,6 +90,11 @@ fn chosen(config: &Config, names: &[String]) -> Result<Vec<Server>, Fault> {
     if let Some(unknown) = names.iter().find(|n| config.server(n).is_none()) {
         return Err(Fault::new(Class::Unknown, format!("there is no server {unknown:?} in {}", shown(&config.path))));
     }
+    let named = |s: &&Server| names.iter().any(|n| n == s.name.as_str());
+    if let Some(disabled) = config.servers.iter().filter(named).find(|s| s.disabled.is_some()) {
+        let why = disabled.disabled.clone().unwrap_or_default();
+        return Err(Fault::new(Class::Unavailable, format!("server {} is disabled: {why}", disabled.name)));
+    }
     let wanted = |s: &&Server| names.is_empty() || names.iter().any(|n| n == s.name.as_str());
     Ok(config.servers.iter().filter(wanted).filter(|s| s.disabled.is_none()).cloned().collect())
 }

@@ -1,10 +1,11 @@
 //! `bulkhead status`: running gateways, their servers and instances, and the evidence for each.
 
+use comfy_table::{Cell, Color};
 use serde_json::{Value, json};
 
 use crate::app::{Options, control};
 use crate::config::env::{self, Environment};
-use crate::error::{Exit, Fault};
+use crate::error::{Class, Exit, Fault};
 use crate::wire::text::visible;
 
 use super::print;
@@ -29,6 +30,13 @@ pub async fn run(options: &Options, env: &dyn Environment, arguments: &Arguments
     } else if gateways.is_empty() {
         print::line(&format!("no gateway runs with the state directory {}", state.display()));
     } else {
+        let known = |name: &String| {
+            let servers = gateways.iter().filter_map(|g| g["servers"].as_array()).flatten();
+            servers.into_iter().any(|s| s["name"] == **name)
+        };
+        if let Some(unknown) = arguments.servers.iter().find(|name| !known(name)) {
+            return Err(Fault::new(Class::Unknown, format!("no running gateway has a server {unknown:?}")));
+        }
         let colours = print::colours(env);
         for gateway in &gateways {
             print::line(&gateway_text(gateway, &arguments.servers, colours));
@@ -53,14 +61,13 @@ fn gateway_text(gateway: &Value, detailed: &[String], colours: bool) -> String {
         let running = server["instances"].as_array().map_or(0, Vec::len);
         let (tools, withheld) = (&server["tools"], server["withheld"].as_u64().unwrap_or(0));
         let tools = if withheld > 0 { format!("{tools} ({withheld} withheld)") } else { tools.to_string() };
-        let isolation = painted(&word(&server["isolation"]), colours);
         table.add_row([
-            word(&server["name"]),
-            word(&server["state"]),
-            isolation,
-            word(&server["network"]),
-            tools,
-            running.to_string(),
+            Cell::new(word(&server["name"])),
+            Cell::new(word(&server["state"])),
+            painted(&word(&server["isolation"]), colours),
+            Cell::new(word(&server["network"])),
+            Cell::new(tools),
+            Cell::new(running),
         ]);
     }
     out.push_str(&table.trim_fmt());
@@ -119,14 +126,14 @@ fn evidence(server: &Value) -> String {
     out
 }
 
-fn painted(isolation: &str, colours: bool) -> String {
-    let colour = match isolation {
-        "proven" => 32,
-        "refused" => 31,
-        "unisolated" => 33,
-        _ => 0,
-    };
-    if colours && colour > 0 { format!("\u{1b}[{colour}m{isolation}\u{1b}[0m") } else { isolation.to_owned() }
+fn painted(isolation: &str, colours: bool) -> Cell {
+    let cell = Cell::new(isolation);
+    match isolation {
+        "proven" if colours => cell.fg(Color::Green),
+        "refused" if colours => cell.fg(Color::Red),
+        "unisolated" if colours => cell.fg(Color::Yellow),
+        _ => cell,
+    }
 }
 
 fn word(value: &Value) -> String {

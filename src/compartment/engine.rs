@@ -241,10 +241,10 @@ enum Refusal {
 
 async fn greet(address: &str) -> Result<Docker, Refusal> {
     let silent = |why: String| Refusal::Silent(why);
-    let docker = connect(address).map_err(|error| silent(error.to_string()))?;
+    let docker = connect(address).map_err(|error| silent(plain(&error)))?;
     let version = match tokio::time::timeout(HELLO, docker.version()).await {
         Ok(Ok(version)) => version,
-        Ok(Err(error)) => return Err(silent(error.to_string())),
+        Ok(Err(error)) => return Err(silent(plain(&error))),
         Err(_) => return Err(silent(format!("no answer within {HELLO:?}"))),
     };
     let api = version.api_version.unwrap_or_default();
@@ -254,6 +254,23 @@ async fn greet(address: &str) -> Result<Docker, Refusal> {
         return Err(Refusal::Old(Fault::new(Class::Engine, text)));
     }
     Ok(docker)
+}
+
+/// What the system said, below the words of the libraries above it; a missing right is told with its remedy.
+fn plain(error: &Error) -> String {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(at) = cause {
+        match at.downcast_ref::<std::io::Error>() {
+            Some(io) if io.kind() == std::io::ErrorKind::PermissionDenied => {
+                return "permission denied: this user may not use it; on Linux, add the user to the group that owns the \
+                        socket (mostly \"docker\") and log in again"
+                    .to_owned();
+            }
+            Some(io) => return io.to_string(),
+            None => cause = at.source(),
+        }
+    }
+    error.to_string()
 }
 
 fn connect(address: &str) -> Result<Docker, Error> {

@@ -94,7 +94,7 @@ async fn its_root_is_read_only_and_its_places_in_memory_are_not() {
     let gateway = Gateway::new();
     let mut talk = gateway.talk(&fixture(&[])).await;
     talk.greet().await;
-    for path in ["/x", "/etc/x", "/work/x", "/.bulkhead/probe", "/sys/x", "/proc/sys/kernel/hostname"] {
+    for path in ["/x", "/etc/x", "/data/x", "/.bulkhead/probe", "/sys/x", "/proc/sys/kernel/hostname"] {
         let (text, error) = talk.call("write", json!({ "path": path, "content": "x" })).await;
         let why = ["Read-only file system", "Permission denied"];
         assert!(error && why.iter().any(|why| text.contains(why)), "{path}: {text}");
@@ -115,7 +115,7 @@ async fn a_writable_root_is_given_where_it_is_asked_for() {
     assert_eq!((root.asked.as_str(), root.inside.as_str()), ("writable", "writable"));
     talk.greet().await;
     // A directory of the image that belongs to its user.
-    let (text, error) = talk.call("write", json!({ "path": "/work/x", "content": "x" })).await;
+    let (text, error) = talk.call("write", json!({ "path": "/data/x", "content": "x" })).await;
     assert!(!error, "{text}");
     ends_well(&gateway, talk).await;
 }

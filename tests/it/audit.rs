@@ -181,20 +181,18 @@ fn without_its_audit_nothing_is_called() {
 #[test]
 fn a_command_that_cannot_write_the_audit_exits_7_and_calls_nothing() {
     let site = Site::new(&on_host("fx", &[]));
-    type Spoil = fn(&Site);
-    let spoil: [(&str, Spoil); 4] = [
-        ("a directory", |site| std::fs::create_dir_all(site.audit_file()).unwrap()),
-        ("no audit", |site| std::fs::write(site.audit_file(), "what is this?\n").unwrap()),
-        ("a link", |site| std::os::unix::fs::symlink(site.path("elsewhere"), site.audit_file()).unwrap()),
-        ("open to all", |site| {
-            std::fs::write(site.audit_file(), "").unwrap();
-            std::fs::set_permissions(site.audit_file(), std::fs::Permissions::from_mode(0o666)).unwrap();
-        }),
-    ];
-    for (what, spoil) in spoil {
+    for what in ["a directory", "no audit", "a link", "open to all"] {
         let _ = std::fs::remove_dir_all(site.path("state"));
         std::fs::create_dir_all(site.path("state")).unwrap();
-        spoil(&site);
+        match what {
+            "a directory" => std::fs::create_dir(site.audit_file()).unwrap(),
+            "no audit" => std::fs::write(site.audit_file(), "what is this?\n").unwrap(),
+            "a link" => std::os::unix::fs::symlink(site.path("elsewhere"), site.audit_file()).unwrap(),
+            _ => {
+                std::fs::write(site.audit_file(), "").unwrap();
+                std::fs::set_permissions(site.audit_file(), std::fs::Permissions::from_mode(0o666)).unwrap();
+            }
+        }
         for args in [["call", "fx", "echo"].as_slice(), &["serve"], &["tools"]] {
             let ran = site.run(args);
             assert_eq!((ran.code, ran.stdout.as_str()), (Some(7), ""), "{what}, {args:?}: {}", ran.stderr);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{NO_LIMITS, PATIENCE, Serving, Site, contained, on_host, wait_until};
+use crate::support::{NO_LIMITS, PATIENCE, Serving, Site, contained, engine, on_host, wait_until};
 
 /// A gateway with one contained server, with further keys for it.
 fn one(flags: &[&str], keys: &str) -> Site {
@@ -32,7 +32,7 @@ fn arguments_and_results_keep_their_bytes() {
         r#"{"z":1,"a":2,"m":{"y":1,"b":2}}"#,
         r#"{"n":1e400,"m":-1E-400,"zero":-0,"dot":1.10,"big":123456789012345678901234567890,"neg":-9007199254740993}"#,
         r#"{ "spaced" : [ 1 , 2,3 ] , "empty":{} }"#,
-        "{\"esc\":\"\\u0041\\/\\b\\u00e9é\\ud83d\\ude00😀 \u{200b}\u{feff}\"}",
+        "{\"esc\":\"\\u0041\\/\\b\\u00e9é\\ud83d\\ude00😀\u{2028}\u{200b}\u{feff}\"}",
         r#"{"same":1,"deep":[[[[[[{"a":[[]]}]]]]]]}"#,
         r#"{"_meta":{"progressToken":"not ours"},"name":"other","arguments":{"id":7},"jsonrpc":"1.0"}"#,
         "{}",
@@ -283,6 +283,20 @@ fn two_servers_may_have_tools_of_one_name() {
     }
     assert_eq!(serving.text("first__count", json!({})), r#"{"calls":2}"#);
     assert_eq!(serving.text("second__count", json!({})), r#"{"calls":2}"#);
+}
+
+#[test]
+fn a_server_that_nobody_uses_is_stopped_and_starts_again_with_the_next_call() {
+    let site = one(&[], "idle_stop = \"1s\"\n");
+    let mut serving = site.open();
+    assert_eq!(serving.text("fx__count", json!({})), r#"{"calls":1}"#);
+    let slow = serving.text("fx__sleep", json!({"ms": 2500}));
+    assert_eq!(slow, "slept 2500 ms", "a server with a call in flight is not idle");
+    assert_eq!(site.server_in("fx", "idle")["instances"], json!([]));
+    assert_eq!(engine::servers(&site.gateway()), [""; 0]);
+    assert!(serving.tools().contains(&"fx__count".to_owned()));
+    assert_eq!(serving.text("fx__count", json!({})), r#"{"calls":1}"#);
+    assert_eq!(serving.settled(), [Value::Null; 0], "the client is not told of it");
 }
 
 #[test]

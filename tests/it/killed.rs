@@ -39,9 +39,9 @@ fn running(site: &Site) -> (Serving, String) {
 
 /// Another gateway with a server of its own, which has to get through it all.
 struct Bystander {
-    site: Site,
     serving: Serving,
     container: Vec<Container>,
+    site: Site,
 }
 
 impl Bystander {

@@ -80,3 +80,20 @@ fn a_forbidden_call_costs_nothing_and_is_never_told_a_limit() {
     assert_eq!(serving.text("fx__echo", json!({})), "{}");
     serving.unknown("fx__env");
 }
+
+#[test]
+fn no_more_instances_run_than_there_is_room_for_and_who_has_none_is_told_so() {
+    let hasty = "start_timeout = \"5s\"\n";
+    let servers = ["first", "second"].map(|name| on_host(name, &[]) + hasty).concat();
+    let site = Site::new(&format!("[limits.total]\ninstances = 1\n{servers}"));
+    let mut serving = site.open();
+    // Which of the two has the room is a matter of who came first.
+    wait_until("one of them runs", PATIENCE, || !serving.tools().is_empty());
+    let refused = if serving.tools()[0].starts_with("first__") { "second" } else { "first" };
+    let told = "no room for another instance: limits.total.instances = 1 is used up";
+    let refusal = serving.failure(&format!("{refused}__echo"), json!({}));
+    assert!(refusal.contains(told), "{refusal}");
+    assert!(serving.tools().iter().all(|tool| !tool.starts_with(refused)));
+    let shown = site.server(refused);
+    assert!(shown["reason"].as_str().unwrap_or_default().contains(told), "{shown}");
+}
