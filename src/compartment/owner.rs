@@ -39,6 +39,9 @@ pub enum Life {
     Alive,
     /// It does not.
     Dead,
+    /// It is of another boot of what calls itself this host. On this host it is dead; but machines made from one image may
+    /// call themselves the same, and share an engine.
+    Earlier,
     /// It is of another host, and nobody here can say.
     Elsewhere,
 }
@@ -107,7 +110,7 @@ impl Owner {
             return Life::Elsewhere;
         }
         if self.boot != me.boot {
-            return Life::Dead;
+            return Life::Earlier;
         }
         match host::started(self.pid) {
             Some(started) if started == self.started => Life::Alive,
@@ -118,16 +121,23 @@ impl Owner {
 
 #[cfg(target_os = "linux")]
 mod host {
-    use std::fs::read_to_string;
+    use std::fs::{read_link, read_to_string};
+    use std::path::Path;
 
     use sha2::{Digest as _, Sha256};
 
-    /// The machine's identity, hashed: it is not meant to be shown.
+    /// Where the id of a process means this process and no other, hashed: a machine's identity is not meant to be shown.
+    /// Gateways in containers may have the machine's id, and yet each sees its own processes alone.
     pub fn identity() -> String {
         let machine = read_to_string("/etc/machine-id").ok().filter(|id| !id.trim().is_empty());
         let name = || read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let text = machine.unwrap_or_else(name);
-        crate::hex(&Sha256::digest(text.trim().as_bytes())[..8])
+        identity_of(&machine.unwrap_or_else(name), &read_link("/proc/self/ns/pid").unwrap_or_default())
+    }
+
+    /// `processes` is the namespace of process ids, `pid:[4026531836]`.
+    pub(super) fn identity_of(machine: &str, processes: &Path) -> String {
+        let text = format!("{}\0{}", machine.trim(), processes.display());
+        crate::hex(&Sha256::digest(text)[..8])
     }
 
     pub fn boot() -> String {
@@ -181,9 +191,23 @@ mod tests {
         let gone = Owner { pid: 4_000_000_000, ..me.clone() };
         assert_eq!(gone.life(&me), Life::Dead);
         let before = Owner { boot: "other".into(), ..me.clone() };
-        assert_eq!(before.life(&me), Life::Dead);
+        assert_eq!(before.life(&me), Life::Earlier);
         let elsewhere = Owner { host: "other".into(), ..me.clone() };
         assert_eq!(elsewhere.life(&me), Life::Elsewhere);
         assert_eq!(Owner::from_labels(&HashMap::new()), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn where_process_ids_mean_something_else_is_elsewhere() {
+        let me = Owner::this_process("g");
+        let of = |machine: &str, processes: &str| host::identity_of(machine, processes.as_ref());
+        let here = of("m1\n", "pid:[4026531836]");
+        assert_eq!(here, of("m1", "pid:[4026531836]"));
+        // A gateway in a container that has the machine's id: our process ids are nobody's there, or somebody else's.
+        assert_ne!(here, of("m1", "pid:[4026532180]"));
+        assert_ne!(here, of("m2", "pid:[4026531836]"));
+        let contained = Owner { host: of("m1", "pid:[4026532180]"), pid: 4_000_000_000, ..me.clone() };
+        assert_eq!(contained.life(&Owner { host: here, ..me }), Life::Elsewhere);
     }
 }

@@ -117,9 +117,12 @@ impl Report {
         counters.is_some_and(|all| all.split_whitespace().all(|count| count == "0"))
     }
 
-    /// Routes that lead anywhere but to `lo`, both families; `None` where the first family cannot be read.
+    /// Routes that lead anywhere but to `lo`, both families; `None` where the first family cannot be read. A kernel that
+    /// lacks the second one has no list of its routes, and then the interfaces alone say that there is no way out.
     pub fn routes(&self) -> Option<Vec<&str>> {
-        let four = self.route.as_deref()?.lines().skip(1).filter(|l| !l.trim().is_empty());
+        let mut four = self.route.as_deref()?.lines();
+        four.next().filter(|heading| heading.starts_with("Iface"))?;
+        let four = four.filter(|l| !l.trim().is_empty());
         let six = self.ipv6_route.as_deref().unwrap_or_default().lines();
         let six = six.filter(|line| line.split_whitespace().last().is_some_and(|name| name != "lo"));
         Some(four.chain(six).collect())

@@ -97,12 +97,12 @@ impl Compartment {
             return refused("it must not run as root".into());
         }
         let volumes = volumes(server, owner);
-        let tmpfs = tmpfs(server.uid);
+        let given = |path: &str| volumes.iter().any(|v| v.at == path) || server.mounts.iter().any(|m| m.at == path);
+        // An engine that is asked for both makes the one in memory, says nothing, and still reports the other.
+        let tmpfs: Vec<Tmpfs> = tmpfs(server.uid).into_iter().filter(|t| !given(t.at)).collect();
         let covered = |path: &str| {
             let path = path.trim_end_matches('/');
-            volumes.iter().any(|v| v.at == path)
-                || tmpfs.iter().any(|t| t.at == path)
-                || server.mounts.iter().any(|m| m.at == path)
+            given(path) || tmpfs.iter().any(|t| t.at == path)
         };
         if let Some(loose) = image.volumes.iter().find(|path| !covered(path)) {
             return refused(format!("its image wants a volume at {loose:?}; give it a place with state or mounts"));

@@ -19,8 +19,11 @@ use super::engine::{CALL, Refused};
 use super::owner::{Owner, ROLE};
 use super::spec::{Compartment, SERVER, Volume};
 
-/// The image that has the probe at `/probe`.
-pub(super) const PROBE_IMAGE: &str = "bulkhead/probe";
+mod probe;
+
+pub(super) use probe::PROBE_IMAGE;
+use probe::Probe;
+
 /// Where a volume is while it is being prepared.
 const PLACE: &str = "/state";
 
@@ -29,11 +32,6 @@ const PLACE: &str = "/state";
 pub(super) struct Prepared {
     probe: Mutex<Option<Probe>>,
     volumes: DashMap<String, Arc<Mutex<Option<Given>>>>,
-}
-
-struct Probe {
-    volume: String,
-    born: Birth,
 }
 
 /// A volume that was given to a user.
@@ -52,25 +50,6 @@ struct Birth(String);
 const BORN: &str = "org.bulkhead.born";
 
 impl Engine {
-    /// The volume that has the probe, filled from its image when that is first needed.
-    pub(super) async fn probe_volume(&self, owner: &Owner) -> Result<String, Fault> {
-        let mut known = self.prepared.probe.lock().await;
-        if let Some(probe) = known.as_ref()
-            && self.volume(&probe.volume, "probe").await?.as_ref() == Some(&probe.born)
-        {
-            return Ok(probe.volume.clone());
-        }
-        let image = self.probe_image().await?;
-        let short = image.trim_start_matches("sha256:").get(..12).unwrap_or_default();
-        let volume = format!("bulkhead-probe-{short}");
-        let born = self.volume(&volume, "probe").await?;
-        // The engine copies what the image has at that place into an empty volume when a container is created. Doing it
-        // twice, or in two gateways at once, copies the same bytes.
-        self.helper(&image, mount("/probe", &volume, false), owner).await?.discard().await;
-        *known = born.map(|born| Probe { volume: volume.clone(), born });
-        Ok(volume)
-    }
-
     /// Makes the volumes of a compartment, owned by its user.
     pub(super) async fn prepare_volumes(&self, compartment: &Compartment) -> Result<(), Fault> {
         for volume in &compartment.volumes {
@@ -89,7 +68,7 @@ impl Engine {
             return Ok(());
         }
         let image = self.probe_image().await?;
-        let container = self.helper(&image, mount(PLACE, &volume.name, true), &compartment.owner).await?;
+        let container = self.helper(&image, Some(mount(PLACE, &volume.name, true)), &compartment.owner).await?;
         let owned = self.own(&container, uid).await;
         container.discard().await;
         owned?;
@@ -97,25 +76,16 @@ impl Engine {
         Ok(())
     }
 
-    async fn probe_image(&self) -> Result<String, Fault> {
-        let image = self.image(PROBE_IMAGE).await.map_err(|fault| match fault.class {
-            Class::Isolation => Fault::new(
-                Class::Isolation,
-                format!("without the image {PROBE_IMAGE:?} nothing can be proven, so nothing runs: run scripts/setup"),
-            ),
-            _ => fault,
-        })?;
-        Ok(image.id)
-    }
-
     /// Gives the place to a user: an archive with the directory itself sets its owner, with no program run as root.
     async fn own(&self, container: &Attached, uid: u32) -> Result<(), Fault> {
+        self.upload(container, "/", archive(uid).map_err(no_archive)?, "give a volume to its user").await
+    }
+
+    async fn upload(&self, container: &Attached, to: &str, archive: Vec<u8>, what: &str) -> Result<(), Fault> {
         let docker = self.docker().await?;
-        let options = UploadToContainerOptions { path: "/".to_owned(), ..Default::default() };
-        let archive = archive(uid).map_err(|e| Fault::new(Class::Bug, format!("an archive cannot be made: {e}")))?;
+        let options = UploadToContainerOptions { path: to.to_owned(), ..Default::default() };
         let body = bollard::body_full(Bytes::from(archive));
-        let upload = docker.upload_to_container(container.id(), Some(options), body);
-        self.call("give a volume to its user", CALL, upload).await
+        self.call(what, CALL, docker.upload_to_container(container.id(), Some(options), body)).await
     }
 
     /// Sees to it that there is a volume of that name, and tells which; none where it has no mark of ours. One that
@@ -142,7 +112,7 @@ impl Engine {
     }
 
     /// A container that is never started: it only gives a volume a place.
-    async fn helper(&self, image: &str, mount: Mount, owner: &Owner) -> Result<Attached, Fault> {
+    async fn helper(&self, image: &str, mount: Option<Mount>, owner: &Owner) -> Result<Attached, Fault> {
         let docker = self.docker().await?;
         let mut labels: HashMap<String, String> = owner.labels();
         labels.insert(ROLE.to_owned(), "helper".to_owned());
@@ -153,7 +123,7 @@ impl Engine {
             network_disabled: Some(true),
             host_config: Some(HostConfig {
                 network_mode: Some("none".to_owned()),
-                mounts: Some(vec![mount]),
+                mounts: Some(mount.into_iter().collect()),
                 ..HostConfig::default()
             }),
             ..ContainerCreateBody::default()
@@ -181,6 +151,11 @@ fn mount(target: &str, volume: &str, bare: bool) -> Mount {
     }
 }
 
+fn no_archive(error: std::io::Error) -> Fault {
+    Fault::new(Class::Bug, format!("an archive cannot be made: {error}"))
+}
+
+/// The directory at that place, as its user's alone.
 fn archive(uid: u32) -> std::io::Result<Vec<u8>> {
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(tar::EntryType::Directory);

@@ -74,6 +74,21 @@ async fn state_is_its_users_stays_and_belongs_to_one_principal() {
     }
 }
 
+/// The home directory is in memory, unless it is what is to be kept: then the engine must not make both.
+#[tokio::test]
+async fn state_at_home_is_kept_and_not_in_memory() {
+    let gateway = Gateway::new();
+    let home = server(&format!("image = {FIXTURE:?}\nstate = \"/home/mcp\""));
+    let mut talk = open(&gateway, &home).await;
+    write(&mut talk, "/home/mcp/note", "mine").await.unwrap();
+    close(talk).await;
+    let mut again = open(&gateway, &home).await;
+    assert_eq!(read(&mut again, "/home/mcp/note").await.as_deref(), Some("mine"));
+    close(again).await;
+    gateway.is_clean().await;
+    forget(&gateway).await;
+}
+
 #[tokio::test]
 async fn a_cache_is_there_at_the_users_own_place() {
     let gateway = Gateway::new();
@@ -124,15 +139,16 @@ async fn volumes_are_prepared_once() {
     let proxy = Proxy::new();
     let gateway = Gateway::at(proxy.addresses());
     close(open(&gateway, &keeping(10001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (3, 1), "probe, state, server");
+    let counts = || (proxy.count(Call::Create), proxy.count(Call::Archive));
+    assert_eq!(counts(), (4, 1), "probe and what it is held against, state, server");
     let mut talk = open(&gateway, &keeping(10001)).await;
     write(&mut talk, &format!("{PLACE}/note"), "changes it").await.unwrap();
     close(talk).await;
     close(open(&gateway, &keeping(10001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (5, 1), "server, server");
+    assert_eq!(counts(), (6, 1), "server, server");
     // As another user it is prepared for that one.
     close(open(&gateway, &keeping(20001)).await).await;
-    assert_eq!((proxy.count(Call::Create), proxy.count(Call::Archive)), (7, 2), "state, server");
+    assert_eq!(counts(), (8, 2), "state, server");
     forget(&gateway).await;
 }
 

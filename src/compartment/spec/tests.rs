@@ -161,6 +161,18 @@ fn a_volume_that_an_image_wants_has_a_place_or_the_image_does_not_run() {
 }
 
 #[test]
+fn what_is_kept_or_seen_at_a_place_is_not_covered_by_memory() {
+    let kept = server(&format!("{PLAIN}\nstate = \"/home/mcp\""));
+    let mounted = Server { mounts: vec![bind("/srv/home", "/home/mcp", true)], ..server(PLAIN) };
+    for server in [kept, mounted] {
+        let host = &body(&server)["HostConfig"];
+        assert_eq!(host["Tmpfs"]["/home/mcp"], Value::Null);
+        assert!(host["Tmpfs"]["/tmp"].is_string());
+        assert!(host["Mounts"].as_array().unwrap().iter().any(|m| m["Target"] == "/home/mcp"));
+    }
+}
+
+#[test]
 fn the_environment_is_what_is_declared_and_everything_else_is_taken_away() {
     let env = body(&full())["Env"].clone();
     let declared = ["API_KEY=s3cr3t", "HOME=/home/mcp", "LANG=C.UTF-8", "PATH=/app/bin:/usr/bin", "TZ=UTC"];

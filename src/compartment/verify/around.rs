@@ -58,7 +58,7 @@ pub(super) fn network(v: &View<'_>) -> Control {
     others.sort_unstable();
     let (interfaces, routes) = (v.inside.interfaces(), v.inside.routes());
     let is_none = |name: &&str| *name == "lo" || IDLE.contains(name) && v.inside.is_idle(name);
-    let only_lo = interfaces.as_ref().is_some_and(|all| all.iter().all(is_none));
+    let only_lo = interfaces.as_ref().is_some_and(|all| all.contains(&"lo") && all.iter().all(is_none));
     let no_way = routes.as_ref().is_some_and(Vec::is_empty);
     let inside = match (&interfaces, &routes) {
         (Some(all), Some(routes)) => format!("{}, {} routes out", all.join(","), routes.len()),

@@ -37,8 +37,9 @@ pub(super) fn cpu(v: &View<'_>) -> Control {
     let v1 = v.inside.cgroup("cpu.cfs_quota_us").zip(v.inside.cgroup("cpu.cfs_period_us"));
     let v2 = v.inside.cgroup("cpu.max").and_then(|text| text.split_once(' '));
     let share = v1.or(v2).and_then(|(quota, period)| Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?));
-    // Some engines set it in whole hundredths, and round up.
-    let near = share.is_some_and(|s| s > 0.0 && (-0.0005..0.01).contains(&(s - asked)));
+    // Some engines set it in whole hundredths, and round up. A share of a small one may not grow by more than that.
+    let most = (asked * 100.0 - 1e-6).ceil() / 100.0;
+    let near = share.is_some_and(|s| s > 0.0 && s >= asked - 0.0005 && s <= most + 1e-9);
     let inside = share.map_or_else(|| or_unread(None), |s| s.to_string());
     control("cpu", &asked.to_string(), shown(&v.host.nano_cpus), inside, v.host.nano_cpus == Some(nano(asked)) && near)
 }

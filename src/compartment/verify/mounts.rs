@@ -166,7 +166,7 @@ fn seen(v: &View<'_>, places: &[Place<'_>]) -> (String, bool) {
         !once || !(places.iter().any(|p| p.is_seen(m)) || is_engines(v, m))
     });
     let strange: Vec<String> = strange.map(|m| shown(&m.at, m.writable())).collect();
-    let missing: Vec<&str> = places.iter().filter(|p| !mounts.iter().any(|m| m.at == p.at)).map(|p| p.at).collect();
+    let missing: Vec<&str> = places.iter().filter(|p| !mounts.iter().any(|m| p.is_seen(m))).map(|p| p.at).collect();
     match (strange.is_empty(), missing.is_empty()) {
         (true, true) => ("as asked, nothing else".to_owned(), true),
         (false, _) => (format!("not asked for: {}", strange.join(", ")), false),

@@ -139,3 +139,13 @@ fn what_only_a_newer_engine_hides_is_hidden_where_it_says_so() {
     assert_eq!(silent.clone().broken(), ["mounts", "kernel files"], "what no list names is nobody's place");
     assert_eq!(silent.unmounted(powercap).broken(), NONE, "an older engine leaves it as it is");
 }
+
+/// An engine that is asked for both mounts memory over the volume, and reports the volume as if it were there.
+#[test]
+fn memory_in_the_place_of_state_is_no_state() {
+    let mut case = Case::captured().unmounted("/data");
+    case.asked.volumes[0].at = "/home/mcp".into();
+    let told = case.engine.to_string().replace("\"/data\"", "\"/home/mcp\"");
+    case.engine = serde_json::from_str(&told).unwrap();
+    assert_eq!(case.broken(), ["mounts"]);
+}

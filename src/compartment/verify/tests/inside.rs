@@ -85,6 +85,9 @@ fn flips() -> Vec<Flip> {
         c.inside["kernel_files"].as_array_mut().unwrap().push("/proc/kcore".into());
         c
     });
+    other("network", "no interface at all", |c| c.inside("net_dev", ""));
+    other("network", "a list of interfaces that is none", |c| c.inside("net_dev", "Inter-|\n face |\n"));
+    other("network", "a list of routes that is none", |c| c.inside("route", ""));
     other("network", "an interface", |c| c.reworded("net_dev", "    lo:", "  eth0: 0\n    lo:"));
     other("network", "a tunnel that is used", |c| c.reworded("net_dev", "    lo:", " tunl0: 1 0\n    lo:"));
     other("network", "a route", |c| {
@@ -166,6 +169,24 @@ fn what_cannot_be_read_does_not_hold() {
 #[test]
 fn a_kernel_without_the_newer_family_of_addresses_has_no_routes_of_it() {
     assert_eq!(Case::captured().inside("ipv6_route", Value::Null).broken(), NONE);
+}
+
+#[test]
+fn a_share_of_a_processor_is_at_most_a_hundredth_more_and_never_a_whole_one() {
+    let of = |asked: f64, quota: i64| {
+        let mut case = Case::captured().engine("/HostConfig/NanoCpus", (asked * 1e9).round() as i64);
+        case.asked.server.resources.cpus = asked;
+        case.inside["cgroup_files"]["/sys/fs/cgroup/cpu/cpu.cfs_quota_us"] = format!("{quota}\n").into();
+        case.broken().is_empty()
+    };
+    assert!(of(0.01, 1000) && of(0.5, 50_000) && of(2.0, 200_000) && of(0.07, 7000) && of(0.29, 29_000));
+    // As an engine has it that rounds up to a hundredth.
+    assert!(of(0.123, 13_000) && of(0.123, 12_300));
+    for (asked, quota) in
+        [(0.01, 1100), (0.01, 1990), (0.5, 51_000), (0.123, 13_100), (1.0, 100_500), (1.0, -1), (1.0, 0)]
+    {
+        assert!(!of(asked, quota), "{asked} {quota}");
+    }
 }
 
 #[test]
