@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::audit::{Audit, Redactor};
 use crate::compartment::{Engine, Owner};
@@ -27,6 +28,9 @@ mod status;
 
 pub use status::State;
 
+/// How long the records of what has ended are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
 /// How long a server may take to end by itself once its input is closed.
 pub const GRACE: Duration = Duration::from_secs(3);
 
@@ -41,6 +45,8 @@ pub struct Pool {
     budget: Arc<Budget>,
     host: BTreeMap<&'static str, String>,
     closing: CancellationToken,
+    /// The lives of all instances, each to its last record.
+    lives: TaskTracker,
     /// Counted up whenever what is offered may have changed.
     changes: watch::Sender<u64>,
 }
@@ -150,6 +156,7 @@ impl Pool {
             budget: Budget::new(config.total),
             host,
             closing: CancellationToken::new(),
+            lives: TaskTracker::new(),
             changes: watch::Sender::new(0),
         })
     }
@@ -198,7 +205,7 @@ impl Pool {
         let (tell, told) = watch::channel(None);
         let slot = Slot::Starting(told);
         slots.insert(owner.to_owned(), slot.clone());
-        tokio::spawn(self.clone().live(entry.clone(), owner.to_owned(), tell));
+        self.lives.spawn(self.clone().live(entry.clone(), owner.to_owned(), tell));
         Ok(slot)
     }
 
@@ -238,6 +245,11 @@ impl Pool {
             }
         });
         futures_util::future::join_all(ends).await;
+        // An instance that is gone has still to be recorded as such.
+        self.lives.close();
+        if tokio::time::timeout(LAST_WORDS, self.lives.wait()).await.is_err() {
+            tracing::warn!("{} instances may lack the record of their end", self.lives.len());
+        }
     }
 }
 
