@@ -127,7 +127,12 @@ fn a_secret_is_in_no_record_status_or_log_whatever_a_server_does_with_it() {
     let secrets = "secrets = { API_KEY = \"env:API_KEY\" }\n";
     let leak = "[servers.leak]\nimage = \"bulkhead/fixture-server\"\n\
         command = [\"sh\", \"-c\", \"echo key $API_KEY is refused >&2; exit 3\"]\n";
-    let mut site = Site::new(&format!("{}{secrets}{leak}{secrets}", contained("fx", &[])));
+    // One that puts it into its answer to every request, the first of which is `initialize`.
+    let answer = r#"{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"key %s is wrong"}}\n"#;
+    let script = format!("while read -r l; do n=$((n+1)); printf '{answer}' $n $API_KEY; done");
+    let rude = format!("[servers.rude]\nimage = \"bulkhead/fixture-server\"\ncommand = [\"sh\", \"-c\", {script:?}]\n");
+    let servers = [contained("fx", &[]), leak.to_owned(), rude].map(|server| server + secrets);
+    let mut site = Site::new(&servers.concat());
     site.set("API_KEY", SECRET);
     let mut serving = site.open();
     assert!(serving.text("fx__env", json!({})).contains(SECRET), "the server has it");
@@ -139,8 +144,9 @@ fn a_secret_is_in_no_record_status_or_log_whatever_a_server_does_with_it() {
     serving.text("fx__noise", json!({}));
     serving.text("fx__raw", json!({ "line": line }));
     site.server_in("leak", "failed");
-    let status = site.prints(&["status", "--json"]) + &site.prints(&["status", "leak", "fx"]);
-    let scripted = site.run(&["call", "leak", "echo"]);
+    wait_until("its refusal", PATIENCE, || site.server("rude")["reason"].to_string().contains("is wrong"));
+    let status = site.prints(&["status", "--json"]) + &site.prints(&["status", "leak", "rude", "fx"]);
+    let scripted = site.run(&["call", "leak", "echo"]).stderr + &site.run(&["call", "rude", "echo"]).stderr;
     let checked = site.run(&["check"]);
     let ended = serving.close();
     let audit = std::fs::read_to_string(site.audit_file()).unwrap();
@@ -149,7 +155,7 @@ fn a_secret_is_in_no_record_status_or_log_whatever_a_server_does_with_it() {
         ("the audit", &audit),
         ("the status", &status),
         ("the log", &ended.stderr),
-        ("the log of a command", &scripted.stderr),
+        ("the log of a command", &scripted),
         ("a check", &checked.stdout),
     ];
     let leaks: Vec<&str> =
