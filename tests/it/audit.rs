@@ -122,38 +122,80 @@ fn the_intent_names_the_container_and_the_proof_that_the_status_shows() {
 
 const SECRET: &str = "s3cr3t-value-of-the-tests";
 
+/// A server in a container that is a shell script, and has the secret.
+fn scripted(name: &str, script: &str) -> String {
+    let command = format!("command = [\"sh\", \"-c\", {script:?}]\n");
+    format!("[servers.{name}]\nimage = \"bulkhead/fixture-server\"\n{command}{HAS_SECRET}")
+}
+
+const HAS_SECRET: &str = "secrets = { API_KEY = \"env:API_KEY\" }\n";
+
+/// Tells it before it can be used.
+const LEAKS: &str = r#"echo "key $API_KEY is refused" >&2; exit 3"#;
+
+/// Tells it in its answer to every request, the first of which is `initialize`.
+const REFUSES: &str = r#"
+while read -r line; do
+  n=$((n + 1))
+  echo '{"jsonrpc":"2.0","id":'$n',"error":{"code":-1,"message":"key '$API_KEY' is wrong"}}'
+done"#;
+
+/// Tells it when it is called, and dies of that.
+const DIES: &str = r#"
+while read -r line; do
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"d","version":"1"}}' n=1 ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"die","inputSchema":{"type":"object"}}]}' n=2 ;;
+    *'"tools/call"'*) echo "key $API_KEY is stolen" >&2; exit 4 ;;
+    *) continue ;;
+  esac
+  echo '{"jsonrpc":"2.0","id":'$n',"result":'$result'}'
+done"#;
+
 #[test]
 fn a_secret_is_in_no_record_status_or_log_whatever_a_server_does_with_it() {
-    let secrets = "secrets = { API_KEY = \"env:API_KEY\" }\n";
-    let leak = "[servers.leak]\nimage = \"bulkhead/fixture-server\"\n\
-        command = [\"sh\", \"-c\", \"echo key $API_KEY is refused >&2; exit 3\"]\n";
-    let mut site = Site::new(&format!("{}{secrets}{leak}{secrets}", contained("fx", &[])));
+    let servers = [
+        contained("fx", &[]) + HAS_SECRET,
+        scripted("leaks", LEAKS),
+        scripted("refuses", REFUSES),
+        scripted("dies", DIES),
+    ];
+    let mut site = Site::new(&servers.concat());
     site.set("API_KEY", SECRET);
     let mut serving = site.open();
     assert!(serving.text("fx__env", json!({})).contains(SECRET), "the server has it");
     serving.unknown(&format!("fx__{SECRET}"));
     serving.text("fx__echo", json!({ "key": SECRET }));
-    let id = serving.ask("tools/call", &json!({"name": "fx__rpc_error", "arguments": {"message": SECRET}}).to_string());
-    serving.answer(id);
-    let line = format!("key {SECRET}");
-    serving.text("fx__noise", json!({}));
-    serving.text("fx__raw", json!({ "line": line }));
-    site.server_in("leak", "failed");
-    let status = site.prints(&["status", "--json"]) + &site.prints(&["status", "leak", "fx"]);
-    let scripted = site.run(&["call", "leak", "echo"]);
-    let checked = site.run(&["check"]);
-    let ended = serving.close();
-    let audit = std::fs::read_to_string(site.audit_file()).unwrap();
-    assert!(audit.contains("is refused"), "the server's last words are kept: {audit}");
+    serving.request("tools/call", &json!({"name": "fx__rpc_error", "arguments": {"message": SECRET}}).to_string());
+    serving.text("fx__raw", json!({ "line": format!("key {SECRET}") }));
+    let failures: Vec<String> =
+        ["leaks__x", "refuses__x", "dies__die"].map(|tool| serving.failure(tool, json!({}))).into();
+    let causes = [("leaks", "is refused"), ("refuses", "is wrong"), ("dies", "is stolen")];
+    for (server, cause) in causes {
+        wait_until(&format!("{server}: {cause}"), PATIENCE, || {
+            site.server(server)["reason"].to_string().contains(cause)
+        });
+    }
+
+    let details = site.prints(&["status", "fx", "leaks", "refuses", "dies"]);
+    let scripted = [["leaks", "x"], ["refuses", "x"], ["dies", "die"]].map(|[server, tool]| {
+        let ran = site.run(&["call", server, tool]);
+        ran.stdout + &ran.stderr
+    });
     let shown = [
-        ("the audit", &audit),
-        ("the status", &status),
-        ("the log", &ended.stderr),
-        ("the log of a command", &scripted.stderr),
-        ("a check", &checked.stdout),
+        ("an answer", failures.concat()),
+        ("the status", site.prints(&["status", "--json"]) + &details),
+        ("a command", scripted.concat()),
+        ("a check", site.run(&["check"]).stdout),
+        ("the log", serving.close().stderr),
+        ("the audit", std::fs::read_to_string(site.audit_file()).unwrap()),
     ];
-    let leaks: Vec<&str> =
-        shown.into_iter().filter(|(_, text)| text.contains(SECRET)).map(|(place, _)| place).collect();
+    let told = |text: &str| causes.iter().all(|(_, cause)| text.contains(cause));
+    assert!(
+        shown.iter().all(|(place, text)| *place == "a check" || told(text)),
+        "the words around it are kept: {shown:?}"
+    );
+    let leaks: Vec<&str> = shown.iter().filter(|(_, text)| text.contains(SECRET)).map(|(place, _)| *place).collect();
     assert_eq!(leaks, [""; 0]);
 }
 

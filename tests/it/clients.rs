@@ -16,15 +16,17 @@ const CALLS: [(&str, &str, &str); 5] = [
     ("fx__rpc_error", r#"{"code":-32050,"message":"refused"}"#, "rpc_error"),
 ];
 
-/// Where `scripts/clients` has put the SDKs.
+/// Where `scripts/clients` has put the SDKs: below the repository, or where a target directory is shared.
 fn installed() -> PathBuf {
-    let target = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients");
-    std::env::var_os("BULKHEAD_CLIENTS").map_or_else(target, PathBuf::from)
+    let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("clients");
+    let usual = [repository("target/clients"), shared];
+    let named = std::env::var_os("BULKHEAD_CLIENTS").map(PathBuf::from);
+    let found = named.or_else(|| usual.into_iter().find(|place| place.is_dir()));
+    found.expect("the official clients: run scripts/clients")
 }
 
 /// Walks a client through the program, checks the report but for `revision` and `progress`, and returns it.
 fn walk(client: &str, flags: &[&str]) -> Value {
-    assert!(installed().is_dir(), "{} is not there: run scripts/clients", installed().display());
     let site = Site::new(&contained("fx", &[]));
     let mut command = site.with_environment(repository("tests/clients").join(client));
     command.env("BULKHEAD_CLIENTS", installed()).args(flags);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Serving, Site, contained, on_host};
+use crate::support::{Serving, Site, contained, engine, on_host};
 
 const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -113,6 +113,15 @@ fn a_discover_does_not_lock_the_pipe() {
     assert_eq!(serving.text("fx__echo", json!({})), "{}");
     assert_eq!(ask_alone(&mut serving, "server/discover", json!({})), found);
     assert_eq!(ask_alone(&mut serving, "tools/call", json!({"name": "fx__echo"}))["content"][0]["text"], "{}");
+}
+
+#[test]
+fn a_call_without_a_list_before_it_starts_only_the_server_it_names() {
+    let site = Site::new(&["a", "ab", "a-b"].map(|name| contained(name, &[])).concat());
+    let mut serving = site.serve();
+    let echoed = ask_alone(&mut serving, "tools/call", json!({"name": "a__echo"}));
+    assert_eq!(echoed["content"][0]["text"], "{}");
+    assert_eq!(engine::servers(&site.gateway()), ["a"]);
 }
 
 #[test]

@@ -160,6 +160,15 @@ fn byte_order_mark_and_carriage_returns_are_no_part_of_a_message() {
 }
 
 #[test]
+fn a_bare_carriage_return_ends_no_line_for_anybody() {
+    let site = Site::new(&on_host("fx", &[]));
+    let mut serving = site.open();
+    serving.wait_for_tool("fx__echo");
+    let id = serving.ask("tools/call", "{\"name\":\"fx__echo\",\r\"arguments\":{\"a\":\r{\"b\":1}}}");
+    assert!(serving.answer_line(id).contains(r#""structuredContent":{"a": {"b":1}}"#));
+}
+
+#[test]
 fn the_last_line_needs_no_line_end() {
     let site = Site::new("");
     let mut serving = site.serve();

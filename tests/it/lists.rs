@@ -125,19 +125,21 @@ fn a_server_that_is_late_is_told_of_when_it_is_there() {
 }
 
 #[test]
-fn who_may_not_see_a_server_is_not_told_that_it_came() {
-    let config = on_host("late", &["--slow-init", "7000"])
-        + "min_role = \"admin\"\n"
-        + &on_host("fx", &[])
-        + "min_role = \"guest\"\n";
-    let site = Site::new(&format!("[gateway]\nstart = \"eager\"\n{config}"));
+fn who_may_not_see_a_tool_is_not_told_that_it_came() {
+    let everyone = "min_role = \"guest\"\n";
+    let hidden = "tools = { min_role = { \"*\" = \"admin\" } }\n";
+    let late = on_host("late", &["--slow-init", "7000"]) + everyone + hidden;
+    let site = Site::new(&(late + &on_host("fx", &[]) + everyone));
     let mut guest = site.serve_with(&["--role", "guest"]);
     guest.initialize();
     guest.wait_for_tool("fx__echo");
-    let beside = site.another(&config);
+    site.server_in("late", "ready");
+    // Whoever may see it is told by now: the same change, the same wait.
+    let beside = site.another(&std::fs::read_to_string(site.config()).unwrap());
     let mut admin = beside.serve_with(&["--role", "admin"]);
     admin.initialize();
-    admin.wait_for_tool("late__echo");
+    admin.tools();
+    admin.notification("notifications/tools/list_changed");
     assert_eq!(guest.settled(), [Value::Null; 0]);
     assert!(guest.tools().iter().all(|tool| tool.starts_with("fx__")));
 }
