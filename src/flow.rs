@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::Audit;
 use crate::audit::record::{Ended, Outcome};
 use crate::config::{Config, Server};
-use crate::downstream::instance::InUse;
-use crate::downstream::pool::Pool;
+use crate::downstream::pool::{Entry, Pool};
 use crate::error::{Class, Fault};
 use crate::gate::{self, Limiter};
 use crate::name::{CallId, Principal};
 use crate::protocol::{Era, adapt};
-use crate::route::{Catalog, page};
+use crate::route::Catalog;
+use crate::route::page::{self, Seal};
 use crate::wire::Object;
 
 pub mod conversation;
@@ -27,8 +27,8 @@ mod target;
 mod trail;
 pub mod turn;
 
-use target::Found;
 pub use target::Target;
+use target::{Found, Silent};
 use trail::Trail;
 use turn::Turn;
 
@@ -74,7 +74,7 @@ pub struct ToolCall<'a> {
     pub params: &'a str,
     /// Where progress goes, if the client asked for it.
     pub progress: Option<&'a (dyn Fn(&str) + Sync)>,
-    /// A deadline that replaces the server's own.
+    /// A deadline of the caller's over all of it, the start of the server included.
     pub timeout: Option<Duration>,
     /// Fires when the client withdraws the call.
     pub cancel: &'a CancellationToken,
@@ -115,65 +115,56 @@ impl Gateway {
     pub async fn call(&self, caller: &Caller, mut call: ToolCall<'_>) -> Reply {
         let (id, began) = (CallId::new(), Instant::now());
         let mut trail = Trail::new(id, caller, &call.target, call.params, &self.audit);
-        let cancel = call.cancel.clone();
-        let walked = tokio::select! {
+        let (cancel, given) = (call.cancel.clone(), call.timeout);
+        let reply = tokio::select! {
             biased;
             () = cancel.cancelled() => Reply::Cancelled,
-            reply = self.walk(caller, &mut call, &mut trail) => reply,
+            () = passed(given) => {
+                let given = given.unwrap_or_default();
+                Reply::Failed(Fault::new(Class::Timeout, format!("there was no answer within the {given:?} that were given")))
+            }
+            walked = self.walk(caller, &mut call, &mut trail) => walked.unwrap_or_else(Reply::Failed),
         };
         if let Err(fault) = trail.write(&self.audit).await {
             return Reply::Failed(fault);
         }
-        let (outcome, detail) = ended(&walked, trail.denied());
-        if let Reply::Failed(fault) = &walked {
+        let (outcome, detail) = ended(&reply, trail.denied());
+        if let Reply::Failed(fault) = &reply {
             tracing::warn!(call = %id, class = ?fault.class, "{}", fault.inward);
         }
-        let ms = began.elapsed().as_millis() as u64;
-        let result_bytes = match &walked {
+        let result_bytes = match &reply {
             Reply::Result(text, _) | Reply::ServerError(text) => text.len() as u64,
             _ => 0,
         };
-        drop(self.audit.outcome(Outcome { call: id, outcome, detail, ms, result_bytes }));
-        walked
+        self.record_outcome(id, began, outcome, detail, result_bytes);
+        reply
     }
 
     /// The way there and back. Whatever ends it early, the caller of this function records.
-    async fn walk(&self, caller: &Caller, call: &mut ToolCall<'_>, trail: &mut Trail) -> Reply {
+    async fn walk(&self, caller: &Caller, call: &mut ToolCall<'_>, trail: &mut Trail) -> Result<Reply, Fault> {
         let found = match self.find(caller, &call.target).await {
             Ok(Some(found)) => found,
-            Ok(None) => return Reply::Unknown,
-            Err(fault) => return Reply::Failed(fault),
+            Ok(None) => return Ok(Reply::Unknown),
+            Err(Silent { entry, fault }) => {
+                trail.is_of(&entry.server, &gate::may_know(&caller.principal, &entry.server));
+                return Err(fault);
+            }
         };
         let Found { entry, tool, .. } = &found;
         let decision = gate::decide(&caller.principal, &entry.server, tool);
         trail.decided(&found, &decision);
         if !decision.allow {
-            return Reply::Unknown;
+            return Ok(Reply::Unknown);
         }
-        let _permit = match self.limiter.admit(&caller.principal, &entry.server) {
-            Ok(permit) => permit,
-            Err(limited) => return Reply::Failed(limited.into()),
-        };
-        let instance = match self.pool.instance(entry, &caller.principal, &caller.session).await {
-            Ok(instance) => instance.hold(),
-            Err(fault) => return Reply::Failed(fault),
-        };
+        let _permit = self.limiter.admit(&caller.principal, &entry.server)?;
+        let instance = self.pool.instance(entry, &caller.principal, &caller.session).await?.hold();
         // The definition may have turned out to be another than the approved one when the instance started.
         if self.catalog().find_own(found.place, tool).is_none() {
-            return Reply::Unknown;
+            return Ok(Reply::Unknown);
         }
         trail.runs_in(&instance.confinement);
-        if let Err(fault) = trail.write(&self.audit).await {
-            return Reply::Failed(fault);
-        }
-        self.answer(call, &found, &instance).await
-    }
-
-    async fn answer(&self, call: &mut ToolCall<'_>, found: &Found, instance: &InUse) -> Reply {
-        match send::send(call, found, instance).await {
-            Ok(reply) => reply,
-            Err(fault) => Reply::Failed(fault),
-        }
+        trail.write(&self.audit).await?;
+        send::send(call, &found, &instance).await
     }
 
     /// Records a call that was refused before it could be carried out, since its parameters make no sense.
@@ -185,21 +176,51 @@ impl Gateway {
             trail.decided(&found, &decision);
         }
         trail.write(&self.audit).await?;
-        let ms = began.elapsed().as_millis() as u64;
-        let (outcome, detail) = (Ended::Failed(Class::Malformed), Some(why.to_owned()));
-        drop(self.audit.outcome(Outcome { call: id, outcome, detail, ms, result_bytes: 0 }));
+        self.record_outcome(id, began, Ended::Failed(Class::Malformed), Some(why.to_owned()), 0);
         Ok(())
     }
 
-    /// One page of what the caller may see, as a result in its era; `None` for a cursor that is not ours.
-    pub async fn list(&self, caller: &Caller, era: Era, cursor: Option<&str>) -> Option<String> {
-        self.pool.learn_all(&caller.principal, &caller.session);
-        self.pool.learned(FIRST_LIST, |entry| entry.server.min_role <= caller.principal.role).await;
+    fn record_outcome(&self, call: CallId, began: Instant, outcome: Ended, detail: Option<String>, result_bytes: u64) {
+        let ms = began.elapsed().as_millis() as u64;
+        // Kept and tried again where the disk is full: the answer does not wait for it.
+        drop(self.audit.outcome(Outcome { call, outcome, detail, ms, result_bytes }));
+    }
+
+    /// One page of what the caller may see, as a result in its era, and the seal of the whole list; `None` for a cursor
+    /// that is not ours.
+    pub async fn list(&self, caller: &Caller, era: Era, cursor: Option<&str>) -> Option<(String, Seal)> {
+        self.learn(caller);
+        self.learned(caller, FIRST_LIST).await;
         let catalog = self.catalog();
-        let items: Vec<&str> =
-            catalog.visible(&self.servers, &caller.principal).into_iter().map(|e| e.shown.as_ref()).collect();
-        let page = page::page(&items, cursor, &self.secret)?;
-        Some(adapt::list_result("tools", &page.items, page.next.as_deref(), era))
+        let items = self.shown(&catalog, caller);
+        let seal = Seal::of(&items, &self.secret);
+        let page = page::page(&items, cursor, &seal)?;
+        Some((adapt::list_result("tools", &page.items, page.next.as_deref(), era), seal))
+    }
+
+    /// Starts, in the background, the servers that were never listed and that the caller may know of: a list of theirs
+    /// will be wanted.
+    pub fn learn(&self, caller: &Caller) {
+        self.pool.learn_some(&caller.principal, &caller.session, |entry| may_know(caller, entry));
+    }
+
+    /// Waits, at most so long, until each of these has answered once or failed once.
+    pub async fn learned(&self, caller: &Caller, within: Duration) {
+        self.pool.learned(within, |entry| may_know(caller, entry)).await;
+    }
+
+    /// Starts, in the background, an instance of every server that the caller may know of.
+    pub fn start_all(&self, caller: &Caller) {
+        self.pool.start_some(&caller.principal, &caller.session, |entry| may_know(caller, entry));
+    }
+
+    /// The seal of what the caller sees now: a change of what it does not see shows in no way.
+    pub fn seal(&self, caller: &Caller) -> Seal {
+        Seal::of(&self.shown(&self.catalog(), caller), &self.secret)
+    }
+
+    fn shown<'c>(&self, catalog: &'c Catalog, caller: &Caller) -> Vec<&'c str> {
+        catalog.visible(&self.servers, &caller.principal).into_iter().map(|entry| entry.shown.as_ref()).collect()
     }
 
     /// The present snapshot of all tools.
@@ -233,6 +254,19 @@ impl Gateway {
     /// The servers in the order of the configuration.
     pub fn servers(&self) -> &[Arc<Server>] {
         &self.servers
+    }
+}
+
+/// Whether the gate lets a caller know of a server.
+pub fn may_know(caller: &Caller, entry: &Entry) -> bool {
+    gate::may_know(&caller.principal, &entry.server).allow
+}
+
+/// When the time that the caller gave is over; never where it gave none.
+async fn passed(given: Option<Duration>) {
+    match given {
+        Some(given) => tokio::time::sleep(given).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,7 +7,7 @@ pub mod limits;
 pub mod policy;
 
 pub use limits::{Limited, Limiter, Permit};
-pub use policy::{Decision, decide};
+pub use policy::{Decision, decide, may_know};
 
 #[cfg(test)]
 mod fixture {

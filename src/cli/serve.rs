@@ -25,7 +25,7 @@ pub async fn run(options: Options, env: &dyn Environment) -> Result<Exit, Fault>
     }
     let caller = app.caller("stdio");
     if app.gateway.config.gateway.start == Start::Eager {
-        app.gateway.pool.start_all(&caller.principal, &caller.session);
+        app.gateway.start_all(&caller);
     }
     let (out, lines) = mpsc::unbounded_channel();
     let conversation = Conversation::new(app.gateway.clone(), caller, out);

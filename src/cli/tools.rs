@@ -1,11 +1,15 @@
 //! `bulkhead tools`: what a role sees.
 
+use std::sync::Arc;
+
 use comfy_table::ColumnConstraint;
 
 use crate::app::{App, Options};
 use crate::config::env::Environment;
+use crate::downstream::pool::Entry;
 use crate::error::{Exit, Fault};
-use crate::name::{Principal, Role};
+use crate::flow::{Caller, may_know};
+use crate::name::Role;
 use crate::wire::Object;
 use crate::wire::text::visible;
 
@@ -27,19 +31,18 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let app = App::open(&Options { role: arguments.role, ..options }, env).await?;
     let caller = app.caller("cli");
     let gateway = &app.gateway;
-    gateway.pool.learn_all(&caller.principal, &caller.session);
-    let visible_to = |role: Role| move |entry: &crate::downstream::pool::Entry| entry.server.min_role <= role;
+    gateway.learn(&caller);
     let patience = gateway.servers().iter().map(|s| s.start_timeout).max().unwrap_or_default();
-    gateway.pool.learned(patience, visible_to(caller.principal.role)).await;
-    show(&app, &caller.principal, arguments.json);
+    gateway.learned(&caller, patience).await;
+    show(&app, &caller, arguments.json);
     app.close().await?;
     Ok(Exit::Fine)
 }
 
-fn show(app: &App, principal: &Principal, json: bool) {
+fn show(app: &App, caller: &Caller, json: bool) {
     let gateway = &app.gateway;
     let catalog = gateway.catalog();
-    let tools = catalog.visible(gateway.servers(), principal);
+    let tools = catalog.visible(gateway.servers(), &caller.principal);
     if json {
         let all: Vec<&str> = tools.iter().map(|t| t.shown.as_ref()).collect();
         print::line(&format!("[{}]", all.join(",\n")));
@@ -56,7 +59,8 @@ fn show(app: &App, principal: &Principal, json: bool) {
         names.set_constraint(ColumnConstraint::ContentWidth);
     }
     print::line(&table.trim_fmt());
-    for entry in gateway.pool.servers.iter().filter(|e| e.server.min_role <= principal.role && e.listing().is_none()) {
+    let untold = |entry: &&Arc<Entry>| may_know(caller, entry) && entry.listing().is_none();
+    for entry in gateway.pool.servers.iter().filter(untold) {
         let (state, reason) = gateway.pool.state(entry);
         tracing::warn!(server = %entry.server.name, ?state, "has no tools to show: {}", reason.unwrap_or_default());
     }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::protocol::{adapt, code};
+use crate::route::page::Seal;
 use crate::session::{Body, Call, Effect, Key, List, Refuse, Session};
 use crate::wire::Line;
 
@@ -31,7 +31,8 @@ pub struct Conversation {
     turns: Mutex<Turns<Queue>>,
     tasks: TaskTracker,
     abandon: CancellationToken,
-    told: Mutex<Option<[u8; 32]>>,
+    /// The list that the client knows.
+    told: Mutex<Option<Seal>>,
 }
 
 /// What calls queue for.
@@ -73,7 +74,7 @@ impl Conversation {
         };
         if opened {
             // The client will want the list next; servers that were never listed start now.
-            self.gateway.pool.learn_all(&self.caller.principal, &self.caller.session);
+            self.gateway.learn(&self.caller);
         }
         match effect {
             None => {}
@@ -162,10 +163,12 @@ impl Conversation {
 
     async fn list(self: Arc<Self>, list: List) {
         let body = match self.gateway.list(&self.caller, list.era, list.cursor.as_deref()).await {
-            Some(result) => Body::Result(result),
+            Some((result, seal)) => {
+                *lock(&self.told) = Some(seal);
+                Body::Result(result)
+            }
             None => Body::Error(code::INVALID_PARAMS, "the cursor is not one of this list".into()),
         };
-        *lock(&self.told) = Some(self.fingerprint());
         self.answer(list.key, body);
     }
 
@@ -180,16 +183,6 @@ impl Conversation {
         // The receiver is gone only when the client is.
         let _ = self.out.send(line);
     }
-
-    /// What this caller sees, as a hash: a change of what it does not see must not show in any way.
-    fn fingerprint(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        for entry in self.gateway.catalog().visible(self.gateway.servers(), &self.caller.principal) {
-            hash.update((entry.shown.len() as u64).to_le_bytes());
-            hash.update(entry.shown.as_bytes());
-        }
-        hash.finalize().into()
-    }
 }
 
 /// Tells the client when what it was shown is no longer what there is.
@@ -202,7 +195,7 @@ async fn tell_changes(conversation: Arc<Conversation>) {
         }
         tokio::time::sleep(DEBOUNCE).await;
         changes.mark_unchanged();
-        let now = conversation.fingerprint();
+        let now = conversation.gateway.seal(&conversation.caller);
         let news = lock(&conversation.told).replace(now).is_some_and(|before| before != now);
         if news {
             let line = lock(&conversation.session).list_changed();

@@ -14,13 +14,10 @@ use crate::wire::{Edit, Object};
 use super::target::Found;
 use super::{Reply, ToolCall};
 
-/// No deadline is longer: a sum with the clock must not overflow.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-
 pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Instance) -> Result<Reply, Fault> {
     let peer = &instance.peer;
     let (server, tool) = (&found.entry.server, &found.tool);
-    let idle = call.timeout.unwrap_or(server.timeout).min(LONGEST);
+    let idle = server.timeout;
     let total = Instant::now() + server.max_time.max(idle);
     let mut quiet = Instant::now() + idle;
     let late = |limit: Duration, what: &str| {
@@ -82,21 +79,13 @@ fn read(answer: Answer, client: Era, found: &Found) -> Result<Reply, Fault> {
     let defect =
         |why: &str| Err(Fault::new(Class::Malformed, format!("server {} answered wrongly: {why}", server.name)));
     match answer {
-        Answer::Result(result) => {
-            let Ok(raw) = serde_json::from_str(&result) else { return defect("its result is no JSON") };
-            match adapt::tool_result(raw, client) {
-                Ok(text) => {
-                    let failed =
-                        Object::parse(&text).is_ok_and(|o| o.get("isError").is_some_and(|e| e.get() == "true"));
-                    Ok(Reply::Result(text, failed))
-                }
-                Err(why) => defect(why),
-            }
-        }
-        Answer::Error(error) => match serde_json::from_str(&error).map(adapt::check_error) {
-            Ok(Ok(())) => Ok(Reply::ServerError(error)),
-            Ok(Err(why)) => defect(why),
-            Err(_) => defect("its error is no JSON"),
+        Answer::Result(result) => match adapt::tool_result(result, client) {
+            Ok((text, failed)) => Ok(Reply::Result(text, failed)),
+            Err(why) => defect(why),
+        },
+        Answer::Error(error) => match adapt::check_error(&error) {
+            Ok(()) => Ok(Reply::ServerError(error)),
+            Err(why) => defect(why),
         },
         Answer::Malformed(why) => defect(why),
         Answer::TooLarge(length) => Err(Fault::new(

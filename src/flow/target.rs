@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::config::Names;
 use crate::downstream::pool::Entry;
-use crate::error::Fault;
+use crate::error::{Class, Fault};
 use crate::name::ExposedName;
 
-use super::{Caller, Gateway};
+use super::{Caller, Gateway, may_know};
 
 /// What a caller wants to call.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,14 @@ pub enum Target<'a> {
         /// The server's own name for the tool.
         tool: &'a str,
     },
+}
+
+/// A server that may have the tool and cannot tell.
+pub(super) struct Silent {
+    /// The server.
+    pub entry: Arc<Entry>,
+    /// Why it cannot.
+    pub fault: Fault,
 }
 
 /// A tool that exists.
@@ -38,7 +46,7 @@ pub(super) struct Found {
 impl Gateway {
     /// Looks a target up by table. Where the server it may belong to was never listed, that is waited for; `None` means
     /// that there is no such tool, or none that this caller may know of.
-    pub(super) async fn find(&self, caller: &Caller, target: &Target<'_>) -> Result<Option<Found>, Fault> {
+    pub(super) async fn find(&self, caller: &Caller, target: &Target<'_>) -> Result<Option<Found>, Silent> {
         if let Some(found) = self.look_up(target) {
             return Ok(Some(found));
         }
@@ -53,7 +61,7 @@ impl Gateway {
         }
         // Nobody can say whether the tool exists; what is known is why the server does not tell.
         match unknown.iter().find(|e| e.listing().is_none()) {
-            Some(entry) => Err(self.why_silent(caller, entry).await),
+            Some(entry) => Err(Silent { fault: self.why_silent(caller, entry).await, entry: entry.clone() }),
             None => Ok(None),
         }
     }
@@ -61,10 +69,9 @@ impl Gateway {
     async fn why_silent(&self, caller: &Caller, entry: &Arc<Entry>) -> Fault {
         match self.pool.instance(entry, &caller.principal, &caller.session).await {
             Err(fault) => fault,
-            Ok(_) => Fault::new(
-                crate::error::Class::Unavailable,
-                format!("server {} has not listed its tools yet", entry.server.name),
-            ),
+            Ok(_) => {
+                Fault::new(Class::Unavailable, format!("server {} has not listed its tools yet", entry.server.name))
+            }
         }
     }
 
@@ -87,7 +94,7 @@ impl Gateway {
 
     /// Whether a server that was never listed could have the target, among those the caller may know of.
     fn may_own(&self, caller: &Caller, entry: &Entry, target: &Target<'_>) -> bool {
-        if entry.listing().is_some() || caller.principal.role < entry.server.min_role {
+        if entry.listing().is_some() || !may_know(caller, entry) {
             return false;
         }
         match target {

@@ -2,6 +2,7 @@
 
 use crate::audit::Audit;
 use crate::audit::record::{Intent, Isolation};
+use crate::config::Server;
 use crate::downstream::instance::Confinement;
 use crate::error::Fault;
 use crate::gate::Decision;
@@ -53,10 +54,17 @@ impl Trail {
     /// The target is known and decided on.
     pub fn decided(&mut self, found: &Found, decision: &Decision) {
         self.denied = !decision.allow;
+        self.is_of(&found.entry.server, decision);
         if let Some(intent) = &mut self.intent {
             intent.exposed = Some(found.exposed.clone());
-            intent.server = Some(found.entry.server.name.as_str().to_owned());
             intent.tool = Some(found.tool.clone());
+        }
+    }
+
+    /// Only the server is known, and that the caller may know of it.
+    pub fn is_of(&mut self, server: &Server, decision: &Decision) {
+        if let Some(intent) = &mut self.intent {
+            intent.server = Some(server.name.as_str().to_owned());
             intent.allow = decision.allow;
             intent.policy.clone_from(&decision.policy);
             intent.isolation = Some(Isolation::NotRunning);

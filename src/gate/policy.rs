@@ -45,6 +45,13 @@ pub fn decide(principal: &Principal, server: &Server, tool: &str) -> Decision {
     }
 }
 
+/// Whether `principal` may know that `server` is there, where nobody can say yet which tools it has: what it may not know
+/// of is not started for it, not waited for, and not named to it.
+pub fn may_know(principal: &Principal, server: &Server) -> Decision {
+    let allow = min_role(principal, server, "") == Effect::Permit;
+    Decision { allow, policy: vec!["min-role"] }
+}
+
 fn disabled(_: &Principal, server: &Server, _: &str) -> Effect {
     if server.disabled.is_some() { Effect::Forbid } else { Effect::Silent }
 }

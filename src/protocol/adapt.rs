@@ -2,7 +2,6 @@
 
 use rmcp::model::{Implementation, ServerCapabilities, ToolsCapability};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::wire::{Edit, Object};
 
@@ -72,17 +71,20 @@ pub fn tool_failure(text: &str, era: Era) -> String {
 /// `resultType` belongs to the stateless era: it is added towards it (MUST) and taken out on the way to the other, where
 /// only `complete` can be passed on. A result without `content` gets an empty one, since clients refuse the whole
 /// message otherwise.
-pub fn tool_result(result: &RawValue, client: Era) -> Result<String, &'static str> {
-    let Ok(object) = Object::parse(result.get()) else { return Err("its result is no object") };
+///
+/// Also says whether the result is the tool's own failure (`isError`).
+pub fn tool_result(result: String, client: Era) -> Result<(String, bool), &'static str> {
+    let Ok(object) = Object::parse(&result) else { return Err("its result is no object") };
     let kind = object.string("resultType");
     if kind.as_deref().is_some_and(|k| k != "complete") {
         return Err("its result asks for input, which is not relayed");
     }
+    let failed = object.get("isError").is_some_and(|e| e.get() == "true");
     let bare = object.get("content").is_none();
     let undress = client == Era::Handshake && kind.is_some();
     let dress = client == Era::Stateless && kind.is_none();
     if !bare && !undress && !dress {
-        return Ok(result.get().to_owned());
+        return Ok((result, failed));
     }
     let mut edit = Edit::new(&object);
     if undress {
@@ -94,12 +96,12 @@ pub fn tool_result(result: &RawValue, client: Era) -> Result<String, &'static st
     if bare {
         edit.set("content", "[]");
     }
-    Ok(edit.apply())
+    Ok((edit.apply(), failed))
 }
 
 /// Whether a server's `error` member is one (JSON-RPC 2.0 section 5.1); else what is wrong with it.
-pub fn check_error(error: &RawValue) -> Result<(), &'static str> {
-    let Ok(object) = Object::parse(error.get()) else { return Err("its error is no object") };
+pub fn check_error(error: &str) -> Result<(), &'static str> {
+    let Ok(object) = Object::parse(error) else { return Err("its error is no object") };
     let code: Option<Value> = object.get("code").and_then(|c| serde_json::from_str(c.get()).ok());
     match code {
         Some(Value::Number(n)) if n.is_i64() || n.is_u64() => {}
@@ -119,36 +121,32 @@ fn json<T: serde::Serialize>(value: &T) -> String {
 mod tests {
     use super::*;
 
-    fn raw(text: &str) -> Box<RawValue> {
-        RawValue::from_string(text.to_owned()).unwrap()
-    }
-
     #[test]
     fn a_result_of_the_clients_own_era_is_not_touched() {
         let same = r#"{"content":[ ] ,"structuredContent":1e400}"#;
-        assert_eq!(tool_result(&raw(same), Era::Handshake).unwrap(), same);
+        assert_eq!(tool_result(same.to_owned(), Era::Handshake).unwrap().0, same);
         let same = r#"{"resultType":"complete","content":[]}"#;
-        assert_eq!(tool_result(&raw(same), Era::Stateless).unwrap(), same);
+        assert_eq!(tool_result(same.to_owned(), Era::Stateless).unwrap().0, same);
     }
 
     #[test]
     fn result_type_is_added_and_taken_out_and_content_is_never_missing() {
-        let dressed = tool_result(&raw(r#"{"content":[]}"#), Era::Stateless).unwrap();
+        let dressed = tool_result(r#"{"content":[]}"#.to_owned(), Era::Stateless).unwrap().0;
         assert_eq!(dressed, r#"{"resultType":"complete","content":[]}"#);
-        let bare = tool_result(&raw(r#"{"resultType":"complete","content":[]}"#), Era::Handshake).unwrap();
+        let bare = tool_result(r#"{"resultType":"complete","content":[]}"#.to_owned(), Era::Handshake).unwrap().0;
         assert_eq!(bare, r#"{"content":[]}"#);
-        assert_eq!(tool_result(&raw("{}"), Era::Handshake).unwrap(), r#"{"content":[]}"#);
+        assert_eq!(tool_result("{}".to_owned(), Era::Handshake).unwrap().0, r#"{"content":[]}"#);
     }
 
     #[test]
     fn what_cannot_be_passed_on_is_named() {
-        assert!(tool_result(&raw("null"), Era::Handshake).is_err());
-        assert!(tool_result(&raw(r#"{"resultType":"input_required"}"#), Era::Handshake).is_err());
+        assert!(tool_result("null".to_owned(), Era::Handshake).is_err());
+        assert!(tool_result(r#"{"resultType":"input_required"}"#.to_owned(), Era::Handshake).is_err());
         for bad in [r#""boom""#, r#"{"code":"EFAIL","message":"x"}"#, r#"{"code":-1}"#, r#"{"code":1.0,"message":"x"}"#]
         {
-            assert!(check_error(&raw(bad)).is_err(), "{bad}");
+            assert!(check_error(bad).is_err(), "{bad}");
         }
-        assert!(check_error(&raw(r#"{"code":-32602,"message":"m","data":{"k":1}}"#)).is_ok());
+        assert!(check_error(r#"{"code":-32602,"message":"m","data":{"k":1}}"#).is_ok());
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Learning what servers offer before anybody calls them, and again when they say it has changed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::AcqRel;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::{Duration, Instant};
 
 use crate::error::Class;
@@ -18,32 +17,25 @@ const PARKED: u32 = 6;
 const ENGINE_PAUSE: Duration = Duration::from_secs(15);
 
 impl Pool {
-    /// Starts, in the background, every server whose tools are not known yet, on behalf of a principal. What the principal
-    /// may not know of is not started for it.
-    pub fn learn_all(self: &Arc<Self>, principal: &Principal, session: &str) {
-        self.learn_some(principal, session, |_| true);
-    }
-
-    /// The same for the servers selected.
+    /// Starts, in the background and on behalf of a principal, the servers selected whose tools are not known yet. Whom
+    /// the principal may know of is not decided here.
     pub fn learn_some(self: &Arc<Self>, principal: &Principal, session: &str, selected: impl Fn(&Entry) -> bool) {
-        let may_know = |entry: &Entry| entry.server.min_role <= principal.role;
-        for entry in self.servers.iter().filter(|e| may_know(e) && selected(e)) {
+        for entry in self.servers.iter().filter(|e| selected(e)) {
             if entry.listing().is_none() && entry.server.disabled.is_none() && !entry.learning.swap(true, AcqRel) {
                 let (pool, entry) = (self.clone(), entry.clone());
                 let (principal, session) = (principal.clone(), session.to_owned());
                 tokio::spawn(async move {
                     pool.learn(&entry, &principal, &session).await;
-                    entry.learning.store(false, std::sync::atomic::Ordering::Release);
+                    entry.learning.store(false, Release);
                     pool.changed();
                 });
             }
         }
     }
 
-    /// Starts an instance of every server for a principal, in the background.
-    pub fn start_all(self: &Arc<Self>, principal: &Principal, session: &str) {
-        let may_know = |entry: &Entry| entry.server.min_role <= principal.role;
-        for entry in self.servers.iter().filter(|e| may_know(e) && e.server.disabled.is_none()) {
+    /// Starts, in the background, an instance for a principal of the servers selected.
+    pub fn start_some(self: &Arc<Self>, principal: &Principal, session: &str, selected: impl Fn(&Entry) -> bool) {
+        for entry in self.servers.iter().filter(|e| selected(e) && e.server.disabled.is_none()) {
             let (pool, entry) = (self.clone(), entry.clone());
             let (principal, session) = (principal.clone(), session.to_owned());
             // What goes wrong is logged by the start itself and shown in the status.
