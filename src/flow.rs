@@ -7,6 +7,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
@@ -72,8 +73,8 @@ pub struct ToolCall<'a> {
     pub target: Target<'a>,
     /// The whole `params`, as they came.
     pub params: &'a str,
-    /// Where progress goes, if the client asked for it.
-    pub progress: Option<&'a (dyn Fn(&str) + Sync)>,
+    /// Where progress goes, as the `params` that came, if the client asked for it.
+    pub progress: Option<&'a (dyn Fn(String) -> BoxFuture<'a, ()> + Sync)>,
     /// A deadline of the caller's over all of it, the start of the server included.
     pub timeout: Option<Duration>,
     /// Fires when the client withdraws the call.

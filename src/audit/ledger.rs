@@ -61,7 +61,7 @@ impl Ledger {
     /// Seals `bodies` and appends them, all or none.
     pub fn append(&mut self, bodies: &[String]) -> Result<(), Trouble> {
         self.locked(|ledger| {
-            place::check_still_there(&ledger.path, &ledger.file)?;
+            place::check_still_there(&ledger.path, &ledger.file, WRITABLE)?;
             ledger.catch_up()?;
             ledger.write(bodies)
         })

@@ -1,7 +1,7 @@
 //! Files that belong to us alone: how they are opened, what makes them unfit, how they are locked. Knows nothing of what
 //! is in them.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -124,12 +124,11 @@ pub(super) fn open_own(path: &Path, forbidden: u32) -> Result<File, Trouble> {
         Some(rustix::io::Errno::LOOP) => Trouble::Link,
         _ => Trouble::Io("opened", e),
     })?;
-    check_own(&file, forbidden)?;
+    check_own(&file.metadata().map_err(|e| Trouble::Io("examined", e))?, forbidden)?;
     Ok(file)
 }
 
-fn check_own(file: &File, forbidden: u32) -> Result<(), Trouble> {
-    let meta = file.metadata().map_err(|e| Trouble::Io("examined", e))?;
+fn check_own(meta: &Metadata, forbidden: u32) -> Result<(), Trouble> {
     if !meta.is_file() {
         return Err(Trouble::NotAFile);
     }
@@ -142,15 +141,18 @@ fn check_own(file: &File, forbidden: u32) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Whether `path` still leads to `file`.
-pub(super) fn check_still_there(path: &Path, file: &File) -> Result<(), Trouble> {
+/// Whether `path` still leads to `file`, and nobody else has been let in meanwhile.
+pub(super) fn check_still_there(path: &Path, file: &File, forbidden: u32) -> Result<(), Trouble> {
     let ours = file.metadata().map_err(|e| Trouble::Io("examined", e))?;
     let there = match path.symlink_metadata() {
         Ok(there) => there,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Trouble::Gone),
         Err(e) => return Err(Trouble::Io("examined", e)),
     };
-    if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) { Ok(()) } else { Err(Trouble::Replaced) }
+    if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) {
+        return Err(Trouble::Replaced);
+    }
+    check_own(&ours, forbidden)
 }
 
 /// Puts the name of a new file on disk; its bytes alone would not be found again after a power loss.

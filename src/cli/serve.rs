@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::app::control::Control;
 use crate::app::{App, Options};
+use crate::client::outbox::outbox;
 use crate::client::stdio;
 use crate::config::Start;
 use crate::config::env::Environment;
@@ -27,15 +28,15 @@ pub async fn run(options: Options, env: &dyn Environment) -> Result<Exit, Fault>
     if app.gateway.config.gateway.start == Start::Eager {
         app.gateway.start_all(&caller);
     }
-    let (out, lines) = mpsc::unbounded_channel();
+    let (out, pickup) = outbox();
     let conversation = Conversation::new(app.gateway.clone(), caller, out);
     let (gone, client_gone) = oneshot::channel::<()>();
     let writer = tokio::spawn(async move {
-        let written = stdio::write(tokio::io::stdout(), lines).await;
+        let written = stdio::write(tokio::io::stdout(), pickup).await;
         drop(gone);
         written
     });
-    let reading = stdio::read(tokio::io::stdin(), |line| conversation.line(line));
+    let reading = stdio::read(tokio::io::stdin(), async |line| conversation.line(line).await);
     let why = tokio::select! {
         read = reading => match read {
             Ok(()) => "the client closed its end",

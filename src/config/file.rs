@@ -13,7 +13,7 @@ mod lines;
 mod open;
 mod toml;
 
-pub(super) use open::open;
+pub use open::read_trusted;
 
 /// A value and where it begins.
 #[derive(Clone, PartialEq)]

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::env::Environment;
 use super::fault::{Faults, Sink};
-use super::file::{Syntax, Table, open, parse};
+use super::file::{Syntax, Table, parse, read_trusted};
 use super::import;
 use super::mounts::Guard;
 use super::reader::{Field, Reader};
@@ -36,6 +36,9 @@ mod tests;
 
 pub(super) use server::KEYS;
 
+/// Larger files are no configuration.
+const LARGEST: u64 = 4 << 20;
+
 /// Reads and checks a configuration file.
 pub fn load(path: &Path, env: &dyn Environment) -> Result<Config, Faults> {
     let sink = Sink::default();
@@ -44,7 +47,7 @@ pub fn load(path: &Path, env: &dyn Environment) -> Result<Config, Faults> {
 }
 
 fn read(path: &Path, env: &dyn Environment, sink: &Sink) -> Option<Config> {
-    let bytes = open(path).map_err(|why| sink.whole(why)).ok()?;
+    let bytes = read_trusted(path, LARGEST).map_err(|why| sink.whole(why)).ok()?;
     let digest = crate::hex(&Sha256::digest(&bytes));
     let text = String::from_utf8(bytes).map_err(|_| sink.whole("is not UTF-8")).ok()?;
     let syntax = Syntax::of(path);

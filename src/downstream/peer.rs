@@ -1,7 +1,7 @@
 //! Our client half towards one running server: requests with their answers, progress, and what became of the server.
 //! Knows no tool, no role, no engine: only a [`Link`].
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ mod run;
 
 /// How many lines may wait for a server that does not read.
 const QUEUE: usize = 256;
+/// How many progress notices of a call may wait to be passed on.
+const NOTICES: usize = 256;
 
 /// What came back for a request.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ pub struct Asked {
     /// Resolves with the answer; fails where the server is gone.
     pub answer: oneshot::Receiver<Answer>,
     /// Progress notices in their order, as the `params` that came.
-    pub progress: mpsc::UnboundedReceiver<String>,
+    pub progress: mpsc::Receiver<String>,
 }
 
 /// Things a server wrote that were not passed on, counted for status.
@@ -86,7 +88,9 @@ pub struct Peer {
 
 struct Waiting {
     answer: oneshot::Sender<Answer>,
-    progress: mpsc::UnboundedSender<String>,
+    progress: mpsc::Sender<String>,
+    /// Whoever waits has stopped taking notices: until it takes one again, none is waited with.
+    stuck: Arc<AtomicBool>,
 }
 
 impl Peer {
@@ -124,11 +128,11 @@ impl Peer {
     pub async fn ask(&self, method: &str, params: impl FnOnce(u64) -> Option<String>) -> Result<Asked, Fault> {
         let id = self.next.fetch_add(1, Relaxed);
         let (answer, answered) = oneshot::channel();
-        let (progress, noticed) = mpsc::unbounded_channel();
+        let (progress, noticed) = mpsc::channel(NOTICES);
         let line = reply::request(&Id::from(id), method, params(id).as_deref());
         // Room first: whoever gives up while there is none leaves nothing behind.
         let Ok(room) = self.out.reserve().await else { return Err(self.fault().await) };
-        self.waiting.insert(id, Waiting { answer, progress });
+        self.waiting.insert(id, Waiting { answer, progress, stuck: Arc::default() });
         room.send(line);
         // The end may have come before the insertion, and then nobody would ever take it out again.
         if self.ended().is_some() {

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client::outbox::Outbox;
 use crate::protocol::{adapt, code};
 use crate::route::page::Seal;
 use crate::session::{Body, Call, Effect, Key, List, Refuse, Session};
@@ -26,7 +28,7 @@ pub struct Conversation {
     gateway: Arc<Gateway>,
     caller: Caller,
     session: Mutex<Session>,
-    out: mpsc::UnboundedSender<String>,
+    out: Outbox,
     cancels: Mutex<HashMap<Key, CancellationToken>>,
     turns: Mutex<Turns<Queue>>,
     tasks: TaskTracker,
@@ -48,7 +50,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Conversation {
     /// A conversation whose lines go to `out`.
-    pub fn new(gateway: Arc<Gateway>, caller: Caller, out: mpsc::UnboundedSender<String>) -> Arc<Self> {
+    pub fn new(gateway: Arc<Gateway>, caller: Caller, out: Outbox) -> Arc<Self> {
         let conversation = Arc::new(Conversation {
             session: Mutex::new(Session::new(&gateway.config.gateway.name)),
             gateway,
@@ -64,8 +66,9 @@ impl Conversation {
         conversation
     }
 
-    /// Takes in one line of the client.
-    pub fn line(self: &Arc<Self>, line: Line) {
+    /// Takes in one line of the client, once what waits for it to read has left.
+    pub async fn line(self: &Arc<Self>, line: Line) {
+        self.out.room().await;
         let (effect, opened) = {
             let mut session = lock(&self.session);
             let before = session.is_open();
@@ -78,7 +81,7 @@ impl Conversation {
         }
         match effect {
             None => {}
-            Some(Effect::Send(line)) => self.send(line),
+            Some(Effect::Send(line)) => self.out.send(line).await,
             Some(Effect::Cancel(key)) => {
                 if let Some(token) = lock(&self.cancels).remove(&key) {
                     token.cancel();
@@ -123,16 +126,19 @@ impl Conversation {
         if let Err(fault) = self.gateway.malformed(&self.caller(), &exposed, &params, &why).await {
             tracing::warn!("a refused call is not recorded: {fault}");
         }
-        self.send(line);
+        self.out.send(line).await;
     }
 
     async fn call(self: Arc<Self>, call: Call, cancel: CancellationToken, turn: Turn) {
         let caller = self.caller();
-        let progress = |params: &str| {
-            let line = lock(&self.session).progress(call.key, params);
-            if let Some(line) = line {
-                self.send(line);
+        let progress = |params: String| -> BoxFuture<'_, ()> {
+            let line = lock(&self.session).progress(call.key, &params);
+            async {
+                if let Some(line) = line {
+                    self.out.send(line).await;
+                }
             }
+            .boxed()
         };
         let reply = self
             .gateway
@@ -158,7 +164,7 @@ impl Conversation {
             // Withdrawn by us at the end of a drain: the client still waits.
             Reply::Cancelled => Body::Result(adapt::tool_failure("the gateway is shutting down", call.era)),
         };
-        self.answer(call.key, body);
+        self.answer(call.key, body).await;
     }
 
     async fn list(self: Arc<Self>, list: List) {
@@ -169,19 +175,14 @@ impl Conversation {
             }
             None => Body::Error(code::INVALID_PARAMS, "the cursor is not one of this list".into()),
         };
-        self.answer(list.key, body);
+        self.answer(list.key, body).await;
     }
 
-    fn answer(&self, key: Key, body: Body) {
+    async fn answer(&self, key: Key, body: Body) {
         let line = lock(&self.session).answered(key, body);
         if let Some(line) = line {
-            self.send(line);
+            self.out.send(line).await;
         }
-    }
-
-    fn send(&self, line: String) {
-        // The receiver is gone only when the client is.
-        let _ = self.out.send(line);
     }
 }
 
@@ -200,7 +201,7 @@ async fn tell_changes(conversation: Arc<Conversation>) {
         if news {
             let line = lock(&conversation.session).list_changed();
             if let Some(line) = line {
-                conversation.send(line);
+                conversation.out.send(line).await;
             }
         }
     }

@@ -38,12 +38,17 @@ pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Inst
     drop(turn);
     let pending = Pending { peer, id: asked.id };
     loop {
+        // A flood of progress must not hide the end of the time.
+        if Instant::now() >= total {
+            return late(server.max_time, "no answer");
+        }
         tokio::select! {
             biased;
             Some(params) = asked.progress.recv() => {
                 quiet = Instant::now() + idle;
                 if let Some(progress) = call.progress {
-                    progress(&params);
+                    // The client may be slow to read, but not for longer than the call may last.
+                    let _ = tokio::time::timeout_at(total, progress(params)).await;
                 }
             }
             answer = &mut asked.answer => {

@@ -9,6 +9,7 @@ mod clients;
 mod config;
 mod engine_down;
 mod eras;
+mod flood;
 mod framing;
 mod killed;
 mod limits;

@@ -145,7 +145,10 @@ const LAYERS: [(&str, &[&str]); 14] = [
     // A container's streams and its end are handed on in the words of `downstream::link`.
     ("compartment", &["config", "downstream", "error", "name"]),
     ("downstream", &["audit", "compartment", "config", "error", "name", "protocol", "route", "wire"]),
-    ("flow", &["audit", "config", "downstream", "error", "gate", "name", "protocol", "route", "session", "wire"]),
+    (
+        "flow",
+        &["audit", "client", "config", "downstream", "error", "gate", "name", "protocol", "route", "session", "wire"],
+    ),
     ("telemetry", &["config"]),
 ];
 

@@ -116,6 +116,18 @@ fn a_missing_or_replaced_file_is_not_written_to_and_its_return_heals() {
 }
 
 #[test]
+fn a_file_that_is_opened_to_others_meanwhile_is_not_written_to() {
+    let (_dir, path) = dir();
+    filled(&path, 1);
+    let mut ledger = open(&path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(matches!(ledger.append(&bodies(1)), Err(Trouble::Open(0o666))));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    ledger.append(&bodies(1)).unwrap();
+    sound(&path);
+}
+
+#[test]
 fn a_file_that_was_cut_or_written_to_by_others_is_not_written_to() {
     let (_dir, path) = dir();
     let mut ledger = open(&path);

@@ -1,16 +1,15 @@
 //! Reads the file's bytes, once it is sure that nobody else could have written them. Knows nothing of their meaning.
 //!
-//! Whoever can write the configuration can run anything as the operator, so a file that others may write to is refused.
+//! Whoever can write the configuration or the lock can run anything as the operator, so a file that others may write to
+//! is refused.
 
 use std::fs::{File, Metadata};
 use std::io::Read as _;
 use std::path::Path;
 
-/// Larger files are no configuration.
-const LARGEST: u64 = 4 << 20;
-
-/// The bytes of a configuration file, or why it is not read.
-pub(in crate::config) fn open(path: &Path) -> Result<Vec<u8>, String> {
+/// The bytes of a file of the operator's, or why it is not read: what reads on after its name. More than `largest` bytes
+/// are refused.
+pub fn read_trusted(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
     let broken = |error: std::io::Error| format!("cannot be read: {error}");
     // Before opening, since opening a pipe would wait for its writer.
     regular(&std::fs::metadata(path).map_err(broken)?)?;
@@ -20,9 +19,9 @@ pub(in crate::config) fn open(path: &Path) -> Result<Vec<u8>, String> {
     regular(&metadata)?;
     trusted(&metadata)?;
     let mut bytes = Vec::new();
-    file.by_ref().take(LARGEST + 1).read_to_end(&mut bytes).map_err(broken)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err("is larger than 4 MiB".to_owned());
+    file.by_ref().take(largest + 1).read_to_end(&mut bytes).map_err(broken)?;
+    if bytes.len() as u64 > largest {
+        return Err(format!("is larger than {} MiB", largest >> 20));
     }
     Ok(bytes)
 }
@@ -56,6 +55,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    fn open(path: &Path) -> Result<Vec<u8>, String> {
+        read_trusted(path, 1 << 20)
+    }
 
     #[test]
     fn a_file_that_anyone_may_write_is_refused() {

@@ -1,6 +1,7 @@
 //! What a server wrote, line by line: answers go to whoever waits, noise is counted, and only real requests are answered.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crate::protocol::{code, meta};
 use crate::wire::envelope::find_id;
@@ -10,8 +11,11 @@ use crate::wire::{Defect, Envelope, Id, Kind, Line, Object, reply};
 
 use super::{Answer, Peer};
 
+/// How long a caller that takes no notices may hold up what else its server says.
+const STUCK: Duration = Duration::from_secs(2);
+
 impl Peer {
-    pub(super) fn receive(&self, line: Line) {
+    pub(super) async fn receive(&self, line: Line) {
         match line {
             Line::Whole(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
@@ -19,13 +23,13 @@ impl Peer {
                 if mended.len() != bytes.len() || mended.as_bytes() != bytes {
                     self.counters.mended.fetch_add(1, Relaxed);
                 }
-                self.message(&mended);
+                self.message(&mended).await;
             }
             Line::TooLong { head, tail, length } => self.too_long(&head, &tail, length),
         }
     }
 
-    fn message(&self, text: &str) {
+    async fn message(&self, text: &str) {
         let envelope = match Envelope::parse(text) {
             Ok(envelope) => envelope,
             Err(defect) => return self.defective(text, &defect),
@@ -36,7 +40,7 @@ impl Peer {
             Kind::Error { id: None, .. } => self.stray(),
             Kind::Request { id, method, .. } => self.request(&id, &method),
             Kind::Notification { method, params } => match method.as_ref() {
-                "notifications/progress" => self.progress(params.map(|p| p.get())),
+                "notifications/progress" => self.progress(params.map(|p| p.get())).await,
                 "notifications/tools/list_changed" => self.changed.notify_one(),
                 _ => self.stray(),
             },
@@ -67,13 +71,22 @@ impl Peer {
         }
     }
 
-    fn progress(&self, params: Option<&str>) {
-        let sent = params.and_then(|text| {
+    /// Passed on at the pace of whoever waits for it. A caller that takes nothing any more loses notices rather than keep
+    /// the others of the same instance from their answers.
+    async fn progress(&self, params: Option<&str>) {
+        let waiting = params.and_then(|text| {
             let token = Object::parse(text).ok()?.get(meta::PROGRESS_TOKEN)?.get().to_owned();
+            // Nothing of the table may be held while we wait.
             let waiting = self.waiting.get(&number(&token)?)?;
-            waiting.progress.send(text.to_owned()).ok()
+            Some((waiting.progress.clone(), waiting.stuck.clone(), text.to_owned()))
         });
-        if sent.is_none() {
+        let Some((progress, stuck, text)) = waiting else { return self.stray() };
+        let sent = match stuck.load(Relaxed) {
+            true => progress.try_send(text).is_ok(),
+            false => progress.send_timeout(text, STUCK).await.is_ok(),
+        };
+        stuck.store(!sent, Relaxed);
+        if !sent {
             self.stray();
         }
     }

@@ -25,7 +25,10 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
     loop {
         tokio::select! {
             piece = output.next() => match piece {
-                Some(Ok(piece)) => take(&peer, &mut split, piece),
+                Some(Ok(piece)) => tokio::select! {
+                    () = take(&peer, &mut split, piece) => {}
+                    () = peer.closing.cancelled() => break,
+                },
                 Some(Err(error)) => {
                     tracing::debug!(server = %peer.name, %error, "the server's output broke off");
                     break;
@@ -46,23 +49,29 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
         tokio::select! {
             ending = &mut end => break ending,
             piece = output.next(), if open => match piece {
-                Some(Ok(piece)) => take(&peer, &mut split, piece),
+                Some(Ok(piece)) => take(&peer, &mut split, piece).await,
                 _ => open = false,
             },
         }
     };
     drop(end);
     if let Some(line) = split.finish() {
-        peer.receive(line);
+        peer.receive(line).await;
     }
     peer.end.send_replace(Some(ending));
     // Everybody who still waits learns of the end by the loss of the sender.
     peer.waiting.clear();
 }
 
-fn take(peer: &Peer, split: &mut Lines, piece: Output) {
+async fn take(peer: &Peer, split: &mut Lines, piece: Output) {
     match piece {
-        Output::Stdout(bytes) => split.push(&bytes, |line| peer.receive(line)),
+        Output::Stdout(bytes) => {
+            let mut lines = Vec::new();
+            split.push(&bytes, |line| lines.push(line));
+            for line in lines {
+                peer.receive(line).await;
+            }
+        }
         Output::Stderr(bytes) => peer.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes),
     }
 }

@@ -6,16 +6,25 @@ use std::path::{Path, PathBuf};
 
 use super::Lock;
 use super::read::parse;
+use crate::config::file::read_trusted;
 use crate::error::{Class, Fault};
+
+/// Larger files are no lock: room for some ten thousand definitions.
+const LARGEST: u64 = 64 << 20;
 
 impl Lock {
     /// Reads the file; `None` where there is none.
     pub fn read(path: &Path) -> Result<Option<Lock>, Fault> {
-        match fs::read_to_string(path) {
-            Ok(text) => Lock::parse(&text, &path.display().to_string()).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(fault("read", path, &error)),
+        if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(None);
         }
+        let shown = path.display().to_string();
+        // What is approved is no less than the configuration: who can write it can name what runs.
+        let bytes = read_trusted(path, LARGEST)
+            .map_err(|why| Fault::new(Class::Usage, format!("the lock file \"{shown}\" {why}")))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Fault::new(Class::Usage, format!("the lock file \"{shown}\" is not UTF-8")))?;
+        Lock::parse(&text, &shown).map(Some)
     }
 
     /// Replaces the file: a reader, and a machine that dies meanwhile, finds the old one or the new one.

@@ -142,6 +142,20 @@ fn the_file_is_replaced_whole() {
 
 #[cfg(unix)]
 #[test]
+fn a_pipe_in_its_place_holds_nobody_up_and_one_that_others_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bulkhead.lock");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+    assert!(Lock::read(&path).unwrap_err().outward.ends_with("is no regular file"));
+    fs::remove_file(&path).unwrap();
+    sample().write(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(Lock::read(&path).unwrap_err().outward.contains("chmod o-w"));
+}
+
+#[cfg(unix)]
+#[test]
 fn it_can_be_read_by_all_and_a_link_stays_one() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -24,6 +25,8 @@ pub struct Serving {
     passed: VecDeque<String>,
     stderr: Stderr,
     next: u64,
+    /// While this is set, nothing is read of what the gateway writes.
+    paused: Arc<AtomicBool>,
 }
 
 /// What the gateway says on its standard error, collected as it comes.
@@ -56,8 +59,17 @@ impl Serving {
         let output = BufReader::new(child.stdout.take().unwrap());
         let stderr = Stderr::collect(child.stderr.take().unwrap());
         let (told, lines) = channel();
-        std::thread::spawn(move || output.lines().map_while(Result::ok).all(|line| told.send(line).is_ok()));
-        Serving { input: child.stdin.take(), child, lines, passed: VecDeque::new(), stderr, next: 1 }
+        let paused: Arc<AtomicBool> = Arc::default();
+        let stays = paused.clone();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).all(|line| {
+                while stays.load(Relaxed) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                told.send(line).is_ok()
+            })
+        });
+        Serving { input: child.stdin.take(), child, lines, passed: VecDeque::new(), stderr, next: 1, paused }
     }
 
     pub fn pid(&self) -> u32 {
@@ -139,6 +151,16 @@ impl Serving {
     pub fn settled(&mut self) -> Vec<Value> {
         self.request("ping", "{}");
         self.passed.drain(..).map(|line| serde_json::from_str(&line).unwrap()).collect()
+    }
+
+    /// Reads nothing more for now, as a client that hangs.
+    pub fn pause(&self) {
+        self.paused.store(true, Relaxed);
+    }
+
+    /// Reads again.
+    pub fn resume(&self) {
+        self.paused.store(false, Relaxed);
     }
 
     // === conversations ===
@@ -269,6 +291,7 @@ impl Stderr {
 impl Drop for Serving {
     /// A failed test leaves no gateway; it gets the time to end its servers.
     fn drop(&mut self) {
+        self.resume();
         drop(self.input.take());
         for _ in 0..200 {
             match self.child.try_wait() {
