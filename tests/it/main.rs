@@ -11,6 +11,7 @@ mod engine_down;
 mod eras;
 mod framing;
 mod killed;
+mod kills;
 mod limits;
 mod lists;
 mod lock;
