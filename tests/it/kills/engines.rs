@@ -42,7 +42,8 @@ fn goes_away(engine: &SecondEngine, random: &mut Random, how: &[End]) {
     }
     for failure in client.all_answered() {
         let told = failure.to_string();
-        let known = ["container engine", "ended: exit code", "not tried again", "no room for another instance"];
+        // The last: a long answer that came to its half.
+        let known = ["container engine", "ended: ", "not tried again", "its answer is no JSON"];
         assert!(known.iter().any(|words| told.contains(words)), "{moment:?}, {how:?}: {told}");
     }
     client.until_all_serve();

@@ -31,7 +31,7 @@ while read -r order; do
     term) kill -TERM "$engine"; wait "$engine" 2>/dev/null ;;
     processes)
         for process in /proc/[0-9]*; do
-            { read -r name <"$process/comm" && echo "$name"; } 2>/dev/null
+            { read -r stat <"$process/stat" && echo "$stat"; } 2>/dev/null
         done
         ;;
     esac
@@ -39,8 +39,8 @@ while read -r order; do
 done
 "#;
 
-/// What runs of an engine that runs nothing.
-const ITS_OWN: [&str; 3] = ["bash", "dockerd", "containerd"];
+/// What runs of an engine that runs nothing. A containerd that was killed may have left one that was to start a container.
+const ITS_OWN: [&str; 4] = ["bash", "dockerd", "containerd", "containerd-shim"];
 
 /// Names the cgroups of an engine, followed by the process id of its holder.
 const CGROUPS: &str = "bulkhead-tests-";
@@ -96,9 +96,7 @@ impl SecondEngine {
     /// Starts it again and waits until it answers.
     pub fn begin(&self) {
         self.order("start");
-        wait_until(&format!("the second engine: {}", self.log()), PATIENCE, || {
-            self.try_docker(&["version"]).is_ok()
-        });
+        wait_until(&format!("the second engine: {}", self.log()), PATIENCE, || self.try_docker(&["version"]).is_ok());
     }
 
     /// Ends it, and returns once it has ended.
@@ -120,10 +118,15 @@ impl SecondEngine {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What runs in its namespaces beside itself: what starts containers, and what is in them.
+    /// What runs in its containers, or is about to. A line as in
+    /// /proc/PID/stat each: process id, name, state, parent.
     pub fn processes(&self) -> Vec<String> {
         let mut all = self.order("processes");
-        all.retain(|name| !ITS_OWN.contains(&name.as_str()));
+        all.retain(|stat| {
+            let name = stat.split(['(', ')']).nth(1).unwrap_or_default();
+            // One that has ended, and whose parent has not asked how, does not run.
+            !ITS_OWN.contains(&name) && !stat.contains(") Z ")
+        });
         all
     }
 
