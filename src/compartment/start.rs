@@ -64,7 +64,8 @@ async fn undone(fault: Fault, made: Option<Made>) -> Fault {
         return fault;
     }
     let ending = made.ending().await;
-    Fault::new(fault.class, format!("{}: {ending}", fault.outward)).with_inward(format!("{}: {ending}", fault.inward))
+    let class = if ending.lost { Class::Engine } else { fault.class };
+    Fault::new(class, format!("{}: {ending}", fault.outward)).with_inward(format!("{}: {ending}", fault.inward))
 }
 
 struct Streams {
@@ -154,15 +155,17 @@ async fn attached_and_started(
     let AttachContainerResults { output, input } = attached;
     let started = engine.wait("start a container", docker.start_container(id, None)).await?;
     started.map_err(|why| refused(compartment, Class::Isolation, "start its container", why))?;
-    let output = output.map(|piece| piece.map(output_of).map_err(io::Error::other)).boxed();
+    let output = output.map(|piece| output_of(piece.map_err(io::Error::other)?)).boxed();
     Ok(Streams { input, output })
 }
 
-fn output_of(piece: LogOutput) -> Output {
+/// Only what is known to be a server's own output is taken for it.
+fn output_of(piece: LogOutput) -> io::Result<Output> {
     match piece {
-        LogOutput::StdErr { message } => Output::Stderr(message),
-        LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => {
-            Output::Stdout(message)
+        LogOutput::StdErr { message } => Ok(Output::Stderr(message)),
+        LogOutput::StdOut { message } => Ok(Output::Stdout(message)),
+        LogOutput::StdIn { .. } | LogOutput::Console { .. } => {
+            Err(io::Error::other("the engine does not tell standard output from other streams"))
         }
     }
 }
@@ -178,5 +181,21 @@ async fn inspected(
         Ok(inspected) => Ok(Some(inspected)),
         Err(Refused { status: 404, .. }) => Ok(None),
         Err(why) => Err(refused(compartment, Class::Engine, "tell of its container", why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_output_is_taken_for_output() {
+        let message = bytes::Bytes::from_static(b"x");
+        let out = output_of(LogOutput::StdOut { message: message.clone() });
+        assert_eq!(out.unwrap(), Output::Stdout(message.clone()));
+        let err = output_of(LogOutput::StdErr { message: message.clone() });
+        assert_eq!(err.unwrap(), Output::Stderr(message.clone()));
+        assert!(output_of(LogOutput::StdIn { message: message.clone() }).is_err(), "what was written to it comes back");
+        assert!(output_of(LogOutput::Console { message }).is_err(), "a terminal has one stream for both");
     }
 }

@@ -16,6 +16,8 @@ use super::obituary::{Heard, Obituary};
 
 /// Deadline of each call to the engine here.
 const CALL: Duration = Duration::from_secs(5);
+/// Pause before an end is waited for again that the engine did not tell of.
+const AGAIN: Duration = Duration::from_millis(100);
 /// How long the engine may take to tell of an end that has come.
 const TELL: Duration = Duration::from_millis(500);
 /// How often a removal is tried while somebody waits for it.
@@ -30,6 +32,16 @@ pub struct Attached {
     container: Container,
     obituary: Option<Obituary>,
     cared_for: AtomicBool,
+}
+
+/// What a look at a container shows.
+enum Look {
+    /// How it is.
+    Shown(ContainerState),
+    /// There is no such container any more.
+    Gone,
+    /// The engine tells nothing.
+    Silent,
 }
 
 /// A container at its engine. Owns nothing: dropping it does nothing.
@@ -57,15 +69,21 @@ impl Attached {
     }
 
     /// How it ended: as the engine told it when it happened, else as the engine shows it where it still does.
-    async fn ending(&self, state: Option<ContainerState>, killed: bool) -> Ending {
+    async fn ending(&self, look: Look, killed: bool) -> Ending {
         let heard = match &self.obituary {
             Some(obituary) => obituary.wait(TELL).await,
             None => Heard::default(),
         };
-        let state = state.unwrap_or_default();
+        let silent = matches!(look, Look::Silent);
+        let state = match look {
+            Look::Shown(state) => state,
+            Look::Gone | Look::Silent => ContainerState::default(),
+        };
         // While it runs the engine shows an exit code of 0, which is none.
         let shown = state.exit_code.filter(|_| !state.running.unwrap_or(false) && state.finished_at.is_some());
-        Ending { code: heard.code.or(shown), oom: heard.oom || state.oom_killed.unwrap_or(false), killed }
+        let code = heard.code.or(shown);
+        let lost = code.is_none() && (silent || heard.broken_off);
+        Ending { code, oom: heard.oom || state.oom_killed.unwrap_or(false), killed, lost }
     }
 
     async fn remove(&self) {
@@ -77,14 +95,35 @@ impl Attached {
     }
 }
 
+impl Look {
+    fn is_running(&self) -> bool {
+        matches!(self, Look::Shown(state) if state.running.unwrap_or(false))
+    }
+}
+
 impl Container {
-    async fn state(&self) -> Option<ContainerState> {
-        within(self.docker.inspect_container(&self.id, None)).await?.state
+    async fn look(&self) -> Look {
+        match tokio::time::timeout(CALL, self.docker.inspect_container(&self.id, None)).await {
+            Ok(Ok(container)) => Look::Shown(container.state.unwrap_or_default()),
+            Ok(Err(error)) if is_missing(&error) => Look::Gone,
+            Ok(Err(_)) | Err(_) => Look::Silent,
+        }
     }
 
-    async fn ended_within(&self, grace: Duration) -> bool {
-        let wait = async { self.docker.wait_container(&self.id, None).next().await };
-        tokio::time::timeout(grace, wait).await.is_ok()
+    /// Waits for its end, but not longer than that. Whether it has ended is for a look to say: an engine that fails to
+    /// wait tells nothing of the container.
+    async fn wait(&self, grace: Duration) {
+        let ended = async {
+            loop {
+                match self.docker.wait_container(&self.id, None).next().await {
+                    Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) => return,
+                    Some(Err(error)) if is_missing(&error) => return,
+                    Some(Err(_)) | None if self.look().await.is_running() => tokio::time::sleep(AGAIN).await,
+                    Some(Err(_)) | None => return,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(grace, ended).await;
     }
 
     /// Removes it, by force since it may be in any state, and looks whether it is gone.
@@ -101,8 +140,7 @@ impl Container {
     async fn remove_once(&self) -> bool {
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
         let _ = within(self.docker.remove_container(&self.id, Some(options))).await;
-        let look = tokio::time::timeout(CALL, self.docker.inspect_container(&self.id, None)).await;
-        matches!(look, Ok(Err(Error::DockerResponseServerError { status_code: 404, .. })))
+        matches!(self.look().await, Look::Gone)
     }
 
     async fn remove_later(self) {
@@ -121,17 +159,17 @@ impl Process for Attached {
         async move {
             let container = &self.container;
             let mut killed = false;
-            let by_itself = container.ended_within(grace).await;
-            let mut state = container.state().await;
-            if !by_itself && state.as_ref().and_then(|s| s.running).unwrap_or(false) {
+            container.wait(grace).await;
+            let mut look = container.look().await;
+            if look.is_running() {
                 killed = true;
                 // One second between SIGTERM and SIGKILL; the engine's init passes the first on.
                 let options = StopContainerOptions { t: Some(1), ..Default::default() };
                 let _ = within(container.docker.stop_container(&container.id, Some(options))).await;
-                state = container.state().await;
+                look = container.look().await;
             }
             self.remove().await;
-            self.ending(state, killed).await
+            self.ending(look, killed).await
         }
         .boxed()
     }
@@ -150,6 +188,10 @@ impl Drop for Attached {
             }
         });
     }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::DockerResponseServerError { status_code: 404, .. })
 }
 
 async fn within<T>(call: impl Future<Output = Result<T, Error>>) -> Option<T> {

@@ -46,6 +46,8 @@ pub struct Ending {
     pub oom: bool,
     /// Whether we had to kill it.
     pub killed: bool,
+    /// Whether it went with its engine, so that nobody can say how it ended.
+    pub lost: bool,
 }
 
 impl fmt::Display for Ending {
@@ -55,6 +57,7 @@ impl fmt::Display for Ending {
             (true, None) => f.write_str("out of memory"),
             (false, Some(code)) if self.killed => write!(f, "killed by the gateway (exit code {code})"),
             (false, Some(code)) => write!(f, "exit code {code}"),
+            (false, None) if self.lost => f.write_str("the container engine went away"),
             (false, None) => f.write_str("exit code unknown"),
         }
     }

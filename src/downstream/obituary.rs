@@ -17,7 +17,12 @@ pub(super) struct Heard {
     pub oom: bool,
     /// Its exit code, once it has ended.
     pub code: Option<i64>,
+    /// Whether the engine has broken off in the middle of telling; it is asked again.
+    pub broken_off: bool,
 }
+
+/// Pause before an engine is asked again that has broken off.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Listens for the end of one container until it is dropped.
 pub(super) struct Obituary {
@@ -41,18 +46,9 @@ impl Obituary {
             let filters = [("container", vec![id]), ("event", vec!["oom".to_owned(), "die".to_owned()])];
             let filters: HashMap<String, Vec<String>> = filters.map(|(k, v)| (k.to_owned(), v)).into();
             let options = EventsOptions { since: Some("1".to_owned()), filters: Some(filters), ..Default::default() };
-            let mut events = std::pin::pin!(docker.events(Some(options)));
-            while let Some(Ok(event)) = events.next().await {
-                match event.action.as_deref() {
-                    Some("oom") => tell.send_modify(|heard| heard.oom = true),
-                    Some("die" | "died") => {
-                        let attributes = event.actor.and_then(|a| a.attributes).unwrap_or_default();
-                        let code = attributes.get("exitCode").and_then(|code| code.parse().ok());
-                        tell.send_modify(|heard| heard.code = code);
-                        break;
-                    }
-                    _ => {}
-                }
+            while !listen(&docker, options.clone(), &tell).await {
+                tell.send_modify(|heard| heard.broken_off = true);
+                tokio::time::sleep(PAUSE).await;
             }
         });
         Some(Obituary { heard, task })
@@ -69,4 +65,22 @@ impl Obituary {
         let _ = tokio::time::timeout(within, heard.wait_for(|h| h.code.is_some())).await;
         self.heard()
     }
+}
+
+/// Passes on what the engine tells; whether that was all to the end.
+async fn listen(docker: &Docker, options: EventsOptions, tell: &watch::Sender<Heard>) -> bool {
+    let mut events = std::pin::pin!(docker.events(Some(options)));
+    while let Some(Ok(event)) = events.next().await {
+        match event.action.as_deref() {
+            Some("oom") => tell.send_modify(|heard| heard.oom = true),
+            Some("die" | "died") => {
+                let attributes = event.actor.and_then(|a| a.attributes).unwrap_or_default();
+                let code = attributes.get("exitCode").and_then(|code| code.parse().ok());
+                tell.send_modify(|heard| heard.code = code);
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
 }

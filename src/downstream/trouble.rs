@@ -6,6 +6,8 @@ use crate::error::Fault;
 
 /// First pause; doubled with every failure.
 const FIRST: Duration = Duration::from_millis(500);
+/// Pause after a failure of the engine, which has nothing to do with the server and is over when the engine is back.
+const ENGINE: Duration = Duration::from_secs(1);
 /// Longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
 /// A server that ran for so long is no longer in trouble.
@@ -25,14 +27,21 @@ pub enum When {
     Starting,
     /// After it had been ready: the first such failure is forgiven, since many servers die with one bad call.
     Running,
+    /// By no fault of its own, since its engine failed: that counts for nothing.
+    WithEngine,
 }
 
 impl Trouble {
     /// Takes down a failure at `now`; the pause before the next attempt grows with each.
     pub fn failed(&mut self, fault: Fault, when: When, now: Instant) {
-        self.failures = self.failures.saturating_add(1);
-        let forgiven = when == When::Running && self.failures == 1;
-        let pause = if forgiven { Duration::ZERO } else { self.pause() };
+        let pause = match when {
+            When::WithEngine => ENGINE,
+            When::Starting | When::Running => {
+                self.failures = self.failures.saturating_add(1);
+                let forgiven = when == When::Running && self.failures == 1;
+                if forgiven { Duration::ZERO } else { self.pause() }
+            }
+        };
         self.last = Some((fault, now + pause));
     }
 
@@ -83,6 +92,16 @@ mod tests {
         assert!(trouble.barred(start + Duration::from_secs(60)).is_none());
         trouble.sustained();
         assert_eq!((trouble.failures(), trouble.last()), (0, None));
+    }
+
+    #[test]
+    fn a_failure_of_the_engine_is_told_and_never_adds_up() {
+        let (mut trouble, now) = (Trouble::default(), Instant::now());
+        for _ in 0..20 {
+            trouble.failed(Fault::new(Class::Engine, "x"), When::WithEngine, now);
+        }
+        assert!(trouble.last().is_some() && trouble.failures() == 0);
+        assert!(trouble.barred(now).is_some() && trouble.barred(now + Duration::from_secs(1)).is_none());
     }
 
     #[test]

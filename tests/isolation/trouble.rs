@@ -201,9 +201,25 @@ async fn what_an_engine_could_not_remove_is_removed_when_it_is_back() {
     assert_eq!(talk.line().await, None, "its output is at an end");
     let began = Instant::now();
     let ending = talk.end(Duration::from_millis(300)).await;
-    assert_eq!(ending.to_string(), "exit code unknown");
+    assert_eq!(ending.to_string(), "the container engine went away");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(gateway.containers().await.len(), 1);
     proxy.mends();
     gateway.is_clean().await;
+}
+
+#[tokio::test]
+async fn a_wait_that_the_engine_fails_is_no_end() {
+    for failure in [Failure::Answer(500), Failure::CutAfter] {
+        let proxy = Proxy::failing(Call::Wait, failure);
+        let gateway = Gateway::at(proxy.addresses());
+        let talk = gateway.talk(&fixture(&["--ignore-eof"])).await;
+        let ending = talk.end(Duration::from_millis(300)).await;
+        assert!(ending.killed && ending.code == Some(143), "it ran, and was asked to end first: {ending:?}");
+        gateway.is_clean().await;
+        // One that ends by itself gets the time for it.
+        let talk = gateway.talk(&fixture(&[])).await;
+        let ending = talk.end(LONG).await;
+        assert!(!ending.killed && ending.code == Some(0), "{ending:?}");
+    }
 }

@@ -12,6 +12,7 @@ mod eras;
 mod flood;
 mod framing;
 mod killed;
+mod kills;
 mod limits;
 mod lists;
 mod lock;

@@ -60,12 +60,19 @@ fn a_call_to_a_bad_server_ends_within_its_start_time_while_others_answer() {
     assert_eq!(serving.text("good__echo", json!({})), "{}");
     let answer = serving.answer(waiting);
     assert_eq!(answer["result"]["isError"], true, "{answer}");
-    // A server that is being tried again shows no cause for as long as that takes.
     let words = ["good", "silent", "no answer to initialize", "no licence found"];
     wait_until("every cause in the status", PATIENCE, || {
         let shown = site.prints(&["status"]);
         words.iter().all(|word| shown.contains(word))
     });
+    // It stays there while the server is tried again, for as long as that takes.
+    let waiting = serving.ask_tool("silent__echo", json!({}));
+    for _ in 0..20 {
+        let shown = site.server("silent");
+        assert!(shown["reason"].as_str().unwrap_or_default().contains("no answer to initialize"), "{shown}");
+        assert_eq!(shown["state"], "failed");
+    }
+    serving.answer(waiting);
 }
 
 #[test]

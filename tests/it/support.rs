@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub mod engine;
+pub mod second_engine;
 pub mod serving;
 pub mod site;
 
+pub use second_engine::SecondEngine;
 pub use serving::Serving;
 pub use site::{Site, contained, on_host};
 

@@ -45,7 +45,7 @@ impl Pool {
 
     /// Whether a first answer of this server is still to come.
     pub fn is_learning(&self, entry: &Entry) -> bool {
-        entry.listing().is_none() && entry.learning.load(Acquire) && lock(&entry.trouble).failures() == 0
+        entry.listing().is_none() && entry.learning.load(Acquire) && lock(&entry.trouble).last().is_none()
     }
 
     /// Waits, at most so long, until every server selected has answered once or failed once.

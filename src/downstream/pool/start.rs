@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::audit::record::{Isolation, ServerEvent, ServerWord};
 use crate::compartment::{self, Compartment};
-use crate::config::Run;
+use crate::config::{Run, Server};
 use crate::error::{Class, Fault};
 use crate::route::Listing;
 
@@ -50,7 +50,8 @@ impl Pool {
                 lock(&entry.slots).remove(&owner);
                 if !self.closing.is_cancelled() {
                     tracing::warn!(server = %entry.server.name, "cannot be used: {}", fault.inward);
-                    lock(&entry.trouble).failed(fault.clone(), When::Starting, Instant::now());
+                    let when = if fault.class == Class::Engine { When::WithEngine } else { When::Starting };
+                    lock(&entry.trouble).failed(fault.clone(), when, Instant::now());
                 }
                 self.changed();
             }
@@ -89,7 +90,8 @@ impl Pool {
                 let ending = peer.close().await;
                 let (word, reason) = ended(&ending, running, &fault.inward);
                 self.record(entry, word, &confinement, Some(reason));
-                Err(fault)
+                let class = if ending.lost { Class::Engine } else { fault.class };
+                Err(Fault { class, ..fault })
             }
         }
     }
@@ -109,7 +111,7 @@ impl Pool {
             self.record(entry, ServerWord::Unisolated, &confinement, Some(reason));
             return Ok((unisolated::start(&permit, &self.host)?, confinement));
         }
-        let confined = self.confine(entry, owner, deadline).await;
+        let confined = self.confine(entry, owner, deadline).await.map_err(|fault| naming(server, fault));
         match confined {
             Ok(confined) => {
                 let confinement = Confinement {
@@ -141,7 +143,7 @@ impl Pool {
                 return Err(Fault::new(Class::Bug, "this kind of server has no compartment"));
             }
         };
-        let image = self.engine.image(reference).await?;
+        let image = self.engine.image(reference).await.map_err(|fault| absent(server, reference, fault))?;
         let owner = self.owner.for_principal(owner);
         let compartment = Compartment::plan(server, &image, &owner)?;
         compartment::start(&self.engine, compartment, deadline.saturating_duration_since(Instant::now())).await
@@ -169,7 +171,8 @@ impl Pool {
         let ours = instance.peer.is_closing();
         if !ours {
             let fault = instance.peer.fault().await;
-            lock(&entry.trouble).failed(fault, When::Running, Instant::now());
+            let when = if ending.lost { When::WithEngine } else { When::Running };
+            lock(&entry.trouble).failed(fault, when, Instant::now());
         }
         let mut slots = lock(&entry.slots);
         if matches!(slots.get(owner), Some(Slot::Running(here)) if Arc::ptr_eq(here, instance)) {
@@ -234,8 +237,59 @@ fn ended(ending: &Ending, ours: bool, reason: &str) -> (ServerWord, String) {
     (word, reason.to_owned())
 }
 
+/// An image that is not there, with what makes it: a package's is baked when it is locked.
+fn absent(server: &Server, image: &str, fault: Fault) -> Fault {
+    let (name, class) = (&server.name, fault.class);
+    match (&server.run, class) {
+        (Run::Package(_), Class::Isolation) => Fault::new(
+            class,
+            format!("server {name}: its image {image:?} is not on the engine; run: bulkhead lock {name}"),
+        ),
+        _ => fault,
+    }
+}
+
+/// The fault with the name of the server that it is about; an engine knows of none.
+fn naming(server: &Server, fault: Fault) -> Fault {
+    let start = format!("server {}", server.name);
+    let named = |text: String| if text.starts_with(&start) { text } else { format!("{start}: {text}") };
+    Fault { class: fault.class, outward: named(fault.outward), inward: named(fault.inward) }
+}
+
 fn not_locked(entry: &Entry) -> Fault {
     let name = &entry.server.name;
     let why = if entry.stale { "its configuration has changed since it was locked" } else { "it is not locked" };
     Fault::new(Class::Unavailable, format!("server {name} cannot start: {why}; run: bulkhead lock {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::env::Fixed;
+    use crate::config::resolve::load;
+
+    fn server(entry: &str) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bulkhead.toml");
+        std::fs::write(&path, format!("[servers.s]\n{entry}\n")).unwrap();
+        load(&path, &Fixed::default()).unwrap().servers.remove(0)
+    }
+
+    #[test]
+    fn a_failure_to_start_names_its_server_and_what_to_do() {
+        let package = server("package = \"npx:notes\"");
+        let image = server("image = \"notes\"");
+        let missing = || Fault::new(Class::Isolation, "image \"x\" is not on the engine: build it, pull it");
+        let told = |server: &Server, fault| naming(server, absent(server, "x", fault)).outward;
+        assert_eq!(told(&package, missing()), "server s: its image \"x\" is not on the engine; run: bulkhead lock s");
+        assert_eq!(told(&image, missing()), "server s: image \"x\" is not on the engine: build it, pull it");
+        let away = Fault::new(Class::Engine, "the container engine does not answer").with_inward("at unix:///x");
+        let away = naming(&package, absent(&package, "x", away));
+        assert_eq!(
+            (away.outward.as_str(), away.inward.as_str()),
+            ("server s: the container engine does not answer", "server s: at unix:///x",)
+        );
+        let named = Fault::new(Class::Crashed, "server s: it ended");
+        assert_eq!(naming(&image, named.clone()), named);
+    }
 }

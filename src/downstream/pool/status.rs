@@ -1,7 +1,5 @@
 //! What state a server is in, in the words of the interface. Changes nothing.
 
-use std::time::Instant;
-
 use crate::config::Run;
 
 use super::{Entry, Pool, Slot, lock};
@@ -44,11 +42,10 @@ impl Pool {
         match trouble.last() {
             _ if held => (State::Changed, notes),
             _ if ready => (State::Ready, notes),
-            Some(fault) if trouble.barred(Instant::now()).is_some() || !starting => {
-                (State::Failed, Some(fault.inward.clone()))
-            }
-            _ if starting => (State::Starting, None),
-            _ => (State::Idle, notes),
+            // Also while it is tried again: the cause is what one wants to see until it serves.
+            Some(fault) => (State::Failed, Some(fault.inward.clone())),
+            None if starting => (State::Starting, None),
+            None => (State::Idle, notes),
         }
     }
 }

@@ -20,7 +20,17 @@ const INPUTS: &str = "org.bulkhead.inputs";
 
 /// Runs the docker command; `Err` is what it wrote to standard error.
 pub fn try_docker(args: &[&str]) -> Result<String, String> {
-    let output = Command::new("docker").args(args).env("BUILDX_BUILDER", "default").output().unwrap();
+    output_of(Command::new("docker").args(args).env("BUILDX_BUILDER", "default"))
+}
+
+/// Whether a program can be run and succeeds.
+pub fn command_succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// Runs a command for what it writes; `Err` is what it wrote to standard error.
+pub fn output_of(command: &mut Command) -> Result<String, String> {
+    let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim().to_owned();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }

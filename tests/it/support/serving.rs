@@ -242,6 +242,11 @@ impl Serving {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Closes the client's end.
+    pub fn shut(&mut self) {
+        drop(self.input.take());
+    }
+
     /// Closes the client's end and waits for the gateway's.
     pub fn close(mut self) -> Ended {
         drop(self.input.take());

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{PATIENCE, Serving, Turn, engine, repository, wait_for};
+use super::{PATIENCE, SecondEngine, Serving, Turn, engine, repository, wait_for};
 
 /// The program under test.
 pub const BULKHEAD: &str = env!("CARGO_BIN_EXE_bulkhead");
@@ -38,18 +38,26 @@ pub struct Ran {
 pub struct Site {
     dir: TempDir,
     env: BTreeMap<String, String>,
-    turn: Turn,
+    /// None where it has an engine of its own.
+    turn: Option<Turn>,
 }
 
 impl Site {
     /// A site beside those of other tests.
     pub fn new(config: &str) -> Self {
-        Self::in_turn(config, Turn::shared())
+        Self::in_turn(config, Some(Turn::shared()))
     }
 
     /// A site of a test that has the engine for itself.
     pub fn alone(config: &str) -> Self {
-        Self::in_turn(config, Turn::alone())
+        Self::in_turn(config, Some(Turn::alone()))
+    }
+
+    /// A site at an engine that no other test uses.
+    pub fn at(engine: &SecondEngine, config: &str) -> Self {
+        let mut site = Self::in_turn(config, None);
+        site.use_engine(&engine.socket());
+        site
     }
 
     /// A second site of the same test.
@@ -57,7 +65,7 @@ impl Site {
         Self::in_turn(config, self.turn.clone())
     }
 
-    fn in_turn(config: &str, turn: Turn) -> Self {
+    fn in_turn(config: &str, turn: Option<Turn>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // Nothing of the environment of the tests but what finds programs and the engine.
         let kept =
@@ -211,6 +219,10 @@ impl Site {
 impl Drop for Site {
     /// Whatever a test did to its gateways, nothing of them stays at the engine.
     fn drop(&mut self) {
+        // An engine of its own goes as a whole.
+        if self.turn.is_none() {
+            return;
+        }
         let started = self.records("server").into_iter().filter(|record| record["container"].is_string());
         let gateways: BTreeSet<String> = started.filter_map(|r| r["gateway"].as_str().map(str::to_owned)).collect();
         for gateway in gateways {
