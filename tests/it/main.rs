@@ -10,6 +10,7 @@ mod config;
 mod engine_down;
 mod eras;
 mod framing;
+mod image;
 mod killed;
 mod limits;
 mod lists;
