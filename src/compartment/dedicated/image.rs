@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bollard::Docker;
+use bollard::errors::Error;
 use bollard::models::{ImageConfig, ImageInspect};
 use bollard::query_parameters::{RemoveImageOptionsBuilder, TagImageOptionsBuilder};
 use uuid::Uuid;
@@ -100,7 +101,7 @@ async fn bases(engine: &Engine, docker: &Docker, recipe: &Recipe) -> Result<Vec<
         let ours = reference.strip_prefix(PREFIX);
         let base = inspect(engine, docker, reference).await?;
         if let (Some(name), None) = (ours, &base) {
-            let name = name.split(':').next().unwrap_or_default();
+            let name = name.split([':', '@']).next().unwrap_or_default();
             let how = match super::OTHERS.contains(&name) {
                 true => "run scripts/setup".to_owned(),
                 false => format!("run: bulkhead image build {name}"),
@@ -117,11 +118,16 @@ async fn bases(engine: &Engine, docker: &Docker, recipe: &Recipe) -> Result<Vec<
 async fn inspect(engine: &Engine, docker: &Docker, reference: &str) -> Result<Option<ImageInspect>, Fault> {
     let look = async {
         match docker.inspect_image(reference).await {
-            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) if is_missing(&error) || is_no_reference(&error) => Ok(None),
             other => other.map(Some),
         }
     };
     engine.call("look at the image", CALL, look).await
+}
+
+/// A `FROM` with what only the builder understands in it; the builder judges it.
+fn is_no_reference(error: &Error) -> bool {
+    matches!(error, Error::DockerResponseServerError { status_code: 400, .. })
 }
 
 /// What no compartment would take is told now, and not when a server is to be started.

@@ -86,7 +86,7 @@ impl Recipe {
 }
 
 /// The images that a Dockerfile takes from, by `FROM` and `COPY --from`, without its own stages. The last one is what the
-/// image itself stands on, unless that is a stage.
+/// image itself stands on, unless that is a stage or nothing.
 fn bases(text: &str) -> Vec<String> {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let (mut defaults, mut stages, mut found) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ fn bases(text: &str) -> Vec<String> {
         let Some(reference) = reference else { continue };
         let is_stage = |name: &String| name.eq_ignore_ascii_case(&reference);
         if reference != "scratch" && reference.parse::<u32>().is_err() && !stages.iter().any(is_stage) {
-            found.push(reference);
+            found.insert(if instruction == "FROM" { found.len() } else { 0 }, reference);
         }
         if instruction == "FROM" {
             let name = words.skip_while(|word| !word.eq_ignore_ascii_case("as")).nth(1);
@@ -120,13 +120,20 @@ fn bases(text: &str) -> Vec<String> {
     found
 }
 
-/// A word whose whole is one variable, or which has none.
+/// A word with `$NAME`, `${NAME}` and `${NAME:-other}` replaced.
 fn expanded(word: &str, defaults: &BTreeMap<String, String>) -> String {
-    let word = word.trim_matches(['"', '\'']);
-    let Some(name) = word.strip_prefix('$') else { return word.to_owned() };
-    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
-    let (name, other) = name.split_once(":-").unwrap_or((name, word));
-    defaults.get(name).cloned().unwrap_or_else(|| other.to_owned())
+    let mut parts = word.trim_matches(['"', '\'']).split('$');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (variable, rest) = match part.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            Some(found) => found,
+            None => part.split_at(part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len())),
+        };
+        let (name, other) = variable.split_once(":-").unwrap_or((variable, ""));
+        whole.push_str(defaults.get(name).map_or(other, String::as_str));
+        whole.push_str(rest);
+    }
+    whole
 }
 
 #[cfg(test)]
@@ -153,6 +160,10 @@ mod tests {
             (
                 "FROM ${A:-bulkhead/base}\nARG A=x\nCOPY --chown=0 --from=bulkhead/y /a /b\n",
                 vec!["bulkhead/base", "bulkhead/y"],
+            ),
+            (
+                "ARG NS=bulkhead\nFROM ${NS}/base\nFROM $NS/probe:1\nFROM ${NONE}x\n",
+                vec!["bulkhead/base", "bulkhead/probe:1", "x"],
             ),
             ("FROM scratch\nCOPY --from=0 /a /b\n", vec![]),
             ("FROM a AS b\nFROM B\nCOPY --from=b / /\n", vec!["a"]),
