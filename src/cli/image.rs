@@ -96,7 +96,7 @@ fn used(config: &Config) -> Vec<String> {
 }
 
 async fn build(engine: &Engine, recipes: Vec<Recipe>, fresh: bool) -> Vec<(Recipe, Result<Built, Fault>)> {
-    let bars = Bars::new();
+    let bars = Bars::start();
     let jobs = recipes.into_iter().map(|recipe| {
         let bar = bars.add(&recipe.name);
         async move {

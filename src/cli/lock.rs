@@ -54,7 +54,7 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let old = Lock::read(&path)?.unwrap_or_default();
     let chosen = chosen(&config, &arguments.servers)?;
     let engine = Engine::new(engine_candidates(env));
-    let bars = Bars::new();
+    let bars = Bars::start();
     let prepared = prepare(&engine, &chosen, &bars).await;
     bars.clear();
     let (mut ready, mut failed) = (BTreeMap::new(), BTreeMap::new());

@@ -17,8 +17,8 @@ pub struct Bar {
 }
 
 impl Bars {
-    /// As many as are added.
-    pub fn new() -> Self {
+    /// None yet.
+    pub fn start() -> Self {
         Bars(std::io::stderr().is_terminal().then(MultiProgress::new))
     }
 

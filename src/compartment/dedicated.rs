@@ -76,7 +76,7 @@ pub fn find(name: &str, images: &Path) -> Result<Recipe, Fault> {
     // A copy of what ships, as in a checkout of this project, is none that overrides.
     let shipped = Recipe::new(name, shipped::files(name), Source::Shipped);
     match Recipe::new(name, files, source.clone()) {
-        Ok(own) if shipped.is_ok_and(|shipped| shipped.files() == own.files()) => Ok(own.as_shipped()),
+        Ok(own) if shipped.is_ok_and(|shipped| shipped.files() == own.files()) => Ok(own.into_shipped()),
         other => other,
     }
 }

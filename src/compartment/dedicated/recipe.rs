@@ -39,7 +39,7 @@ impl Recipe {
         &self.files
     }
 
-    pub(super) fn as_shipped(self) -> Self {
+    pub(super) fn into_shipped(self) -> Self {
         Recipe { source: Source::Shipped, ..self }
     }
 
