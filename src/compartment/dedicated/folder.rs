@@ -166,7 +166,7 @@ mod tests {
         fs::write(outside.path().join("secret"), "x").unwrap();
         let secret = outside.path().join("secret").to_str().unwrap().to_owned();
         let up = format!("../../{}/secret", outside.path().file_name().unwrap().to_str().unwrap());
-        for target in [secret.as_str(), &up, "..", "no-such-file", "/etc/passwd"] {
+        for target in [secret.as_str(), &up, "../..", "no-such-file", "/etc/passwd"] {
             let dir = folder();
             symlink(target, dir.path().join("sub/link")).unwrap();
             let fault = read(dir.path()).unwrap_err();

@@ -159,7 +159,7 @@ mod tests {
             ),
             (
                 "FROM ${A:-bulkhead/base}\nARG A=x\nCOPY --chown=0 --from=bulkhead/y /a /b\n",
-                vec!["bulkhead/base", "bulkhead/y"],
+                vec!["bulkhead/y", "bulkhead/base"],
             ),
             (
                 "ARG NS=bulkhead\nFROM ${NS}/base\nFROM $NS/probe:1\nFROM ${NONE}x\n",
