@@ -12,8 +12,10 @@ use crate::name::Role;
 pub mod audit;
 pub mod call;
 pub mod check;
+pub mod image;
 pub mod lock;
 pub mod print;
+pub mod progress;
 pub mod reap;
 pub mod serve;
 pub mod status;
@@ -55,6 +57,8 @@ pub enum Command {
     Check(check::Arguments),
     /// Verify or show the audit
     Audit(audit::Arguments),
+    /// Build images of their own for servers
+    Image(image::Arguments),
     /// Remove what gateways that are gone left behind
     Reap,
 }
@@ -74,6 +78,7 @@ pub async fn run(cli: Cli, env: &dyn Environment) -> Result<Exit, Fault> {
         Command::Status(arguments) => status::run(&options, env, &arguments).await,
         Command::Check(arguments) => check::run(options, env, arguments).await,
         Command::Audit(arguments) => audit::run(&options, env, &arguments),
+        Command::Image(arguments) => image::run(options, env, arguments).await,
         Command::Reap => reap::run(env).await,
     }
 }

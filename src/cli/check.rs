@@ -4,10 +4,11 @@ use serde::Serialize;
 
 use crate::app::{Options, configuration, lock_path, shown};
 use crate::audit::{Audit, query};
+use crate::compartment::dedicated;
 use crate::compartment::engine::Description;
 use crate::compartment::{self, Engine, Owner};
 use crate::config::env::{self, Environment, engine_candidates};
-use crate::config::{Config, Run, Sync};
+use crate::config::{Config, Run, Server, Sync};
 use crate::error::{Exit, Fault};
 use crate::route::lock::Lock;
 
@@ -176,15 +177,21 @@ async fn look_at_servers(engine: &Engine, answers: bool, config: &Config, findin
         if answers {
             findings.push(match engine.image(reference).await {
                 Ok(image) => Finding::fine(what, format!("image {:.19}", image.id)),
-                Err(fault) => Finding::wrong(
-                    what,
-                    fault.inward,
-                    format!("build or pull it, then: bulkhead lock {name}"),
-                    Exit::Isolation,
-                ),
+                Err(fault) => Finding::wrong(what, fault.inward, how_to_get(server, config), Exit::Isolation),
             });
         }
     }
+}
+
+/// How a server's image comes to be on the engine.
+fn how_to_get(server: &Server, config: &Config) -> String {
+    let images = dedicated::beside(&config.path);
+    let name = match &server.run {
+        Run::Image { reference, .. } => dedicated::named_by(reference, &images),
+        _ => None,
+    };
+    let get = name.map_or("build or pull it".to_owned(), |name| format!("run: bulkhead image build {name}"));
+    format!("{get}, then: bulkhead lock {}", server.name)
 }
 
 fn look_at_audit(path: &std::path::Path) -> Finding {

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::value::RawValue;
 
 use crate::app::{App, Options, configuration, lock_path, shown};
@@ -22,6 +20,7 @@ use crate::route::lock::{Lock, LockedServer, LockedTool};
 use crate::wire::text::visible;
 
 use super::print;
+use super::progress::{Bar, Bars};
 
 /// The image that packages are baked on.
 const RUNTIME: &str = "bulkhead/runtime";
@@ -55,7 +54,7 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let old = Lock::read(&path)?.unwrap_or_default();
     let chosen = chosen(&config, &arguments.servers)?;
     let engine = Engine::new(engine_candidates(env));
-    let bars = Bars::new();
+    let bars = Bars::start();
     let prepared = prepare(&engine, &chosen, &bars).await;
     bars.clear();
     let (mut ready, mut failed) = (BTreeMap::new(), BTreeMap::new());
@@ -252,51 +251,5 @@ fn accepted(yes: bool) -> Result<(), Fault> {
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(Fault::new(Class::Usage, "not accepted, so nothing was written")),
-    }
-}
-
-/// Progress on standard error: bars on a terminal, plain lines elsewhere.
-struct Bars(Option<MultiProgress>);
-
-struct Bar {
-    name: String,
-    bar: Option<ProgressBar>,
-}
-
-impl Bars {
-    fn new() -> Self {
-        Bars(std::io::stderr().is_terminal().then(MultiProgress::new))
-    }
-
-    fn add(&self, name: &str) -> Bar {
-        let style = ProgressStyle::with_template("{spinner} {prefix:20!} {wide_msg}").ok();
-        let bar = self.0.as_ref().map(|all| all.add(ProgressBar::new_spinner().with_prefix(name.to_owned())));
-        if let (Some(bar), Some(style)) = (&bar, style) {
-            bar.set_style(style);
-            bar.enable_steady_tick(Duration::from_millis(120));
-        }
-        Bar { name: name.to_owned(), bar }
-    }
-
-    fn clear(&self) {
-        if let Some(all) = &self.0 {
-            let _ = all.clear();
-        }
-    }
-}
-
-impl Bar {
-    fn say(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.set_message(visible(line, 200)),
-            None => tracing::debug!(server = %self.name, "{}", visible(line, 200)),
-        }
-    }
-
-    fn done(&self, text: String) {
-        match &self.bar {
-            Some(bar) => bar.finish_with_message(text),
-            None => tracing::info!(server = %self.name, "{text}"),
-        }
     }
 }

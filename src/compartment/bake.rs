@@ -26,11 +26,12 @@ use crate::config::Package;
 use crate::error::Fault;
 use crate::name::ServerName;
 
-mod build;
+pub(super) mod build;
+pub(super) mod context;
 mod executable;
 mod inputs;
 mod job;
-mod output;
+pub(super) mod output;
 mod recipe;
 mod words;
 

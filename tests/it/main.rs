@@ -11,6 +11,7 @@ mod engine_down;
 mod eras;
 mod flood;
 mod framing;
+mod image;
 mod killed;
 mod kills;
 mod limits;

@@ -18,16 +18,18 @@ const LIMIT: Duration = Duration::from_secs(600);
 const MEMORY: i32 = 1536 << 20;
 
 /// What to build.
-pub(super) struct Build<'a> {
+pub(in crate::compartment) struct Build<'a> {
     pub context: Vec<u8>,
     pub tag: &'a str,
     pub labels: HashMap<&'a str, String>,
     /// A mode of the engine's; `None` is its default, from which registries can be reached.
     pub network: Option<&'a str>,
+    /// Whether a step that was done before may be taken from the engine's cache. It does not say again what it said.
+    pub cache: bool,
 }
 
 /// Builds; every line goes through `output` to `show`. Dropped, the engine ends the build.
-pub(super) async fn run(
+pub(in crate::compartment) async fn run(
     docker: &Docker,
     build: Build<'_>,
     output: &mut Output,
@@ -46,11 +48,10 @@ async fn drain(
     output: &mut Output,
     show: &(dyn Fn(&str) + Sync),
 ) -> Result<(), Fault> {
-    // Without the cache: a step taken from it would not say what it said the first time.
     let options = BuildImageOptionsBuilder::new()
         .t(build.tag)
         .labels(&build.labels)
-        .nocache(true)
+        .nocache(!build.cache)
         .rm(true)
         .forcerm(true)
         .memory(MEMORY)
@@ -65,6 +66,10 @@ async fn drain(
         match event {
             Ok(info) => output.feed(info.stream.as_deref().unwrap_or_default(), show),
             Err(Error::DockerStreamError { error }) => return Err(failed(output, &error)),
+            // A Dockerfile that cannot be read as one.
+            Err(Error::DockerResponseServerError { status_code: 400, message }) => {
+                return Err(failed(output, &message));
+            }
             Err(error) => return Err(engine("cannot build an image", &error)),
         }
     }
@@ -79,6 +84,6 @@ fn failed(output: &Output, error: &str) -> Fault {
 }
 
 /// A failure of the engine itself.
-pub(super) fn engine(what: &str, error: &Error) -> Fault {
+pub(in crate::compartment) fn engine(what: &str, error: &Error) -> Fault {
     Fault::new(Class::Engine, what).with_inward(format!("{what}: {error}"))
 }

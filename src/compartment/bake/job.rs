@@ -93,7 +93,7 @@ impl<'a> Job<'a> {
         ]);
         let context = recipe::seal(&self.runtime, &self.passing(), &program.command).map_err(archive)?;
         let mut output = Output::new("");
-        self.build(Build { context, tag, labels, network: Some("none") }, &mut output).await?;
+        self.build(Build { context, tag, labels, network: Some("none"), cache: false }, &mut output).await?;
         let image = self.docker.inspect_image(tag).await;
         let image = identity(image.map_err(|e| build::engine("cannot find the image just built", &e))?.id)?;
         Ok(Baked {
@@ -150,7 +150,9 @@ impl<'a> Job<'a> {
         let runner = self.inputs.package.runner;
         let context = recipe::work(&self.runtime, &self.id, runner, &instructions).map_err(archive)?;
         let mut output = Output::new(&marker);
-        let build = Build { context, tag: &self.passing(), labels: HashMap::new(), network: None };
+        let tag = &self.passing();
+        // A step from the cache would not tell its answer.
+        let build = Build { context, tag, labels: HashMap::new(), network: None, cache: false };
         self.build(build, &mut output).await?;
         output.answer().ok_or_else(|| Fault::new(Class::Engine, "a build ended without an answer"))
     }

@@ -36,7 +36,7 @@ struct Failed {
 }
 
 /// The output of one build.
-pub(super) struct Output {
+pub(in crate::compartment) struct Output {
     marker: String,
     pending: String,
     tail: VecDeque<String>,

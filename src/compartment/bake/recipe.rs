@@ -7,6 +7,7 @@ use std::io;
 use serde_json::Value;
 
 use super::LABEL_BAKE;
+use super::context::Context;
 use crate::config::Runner;
 
 /// Who the server is, and who installs it. In another container, and without any privilege there either.
@@ -70,38 +71,6 @@ fn interpreter(runner: Runner) -> (&'static str, &'static str) {
     match runner {
         Runner::Npx => ("node", "npx.mjs"),
         Runner::Uvx => ("python3", "uvx.py"),
-    }
-}
-
-/// An archive in which nothing depends on the time or the machine.
-struct Context(tar::Builder<Vec<u8>>);
-
-impl Context {
-    fn new() -> Self {
-        Context(tar::Builder::new(Vec::new()))
-    }
-
-    fn file(&mut self, path: &str, content: &[u8]) -> io::Result<()> {
-        self.entry(path, tar::EntryType::Regular, 0o644, content)
-    }
-
-    fn folder(&mut self, path: &str) -> io::Result<()> {
-        self.entry(path, tar::EntryType::Directory, 0o755, &[])
-    }
-
-    fn entry(&mut self, path: &str, kind: tar::EntryType, mode: u32, content: &[u8]) -> io::Result<()> {
-        let mut header = tar::Header::new_gnu();
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_mtime(0);
-        header.set_uid(0);
-        header.set_gid(0);
-        header.set_size(content.len() as u64);
-        self.0.append_data(&mut header, path, content)
-    }
-
-    fn finish(self) -> io::Result<Vec<u8>> {
-        self.0.into_inner()
     }
 }
 
