@@ -16,5 +16,6 @@ mod lists;
 mod lock;
 mod neighbours;
 mod roles;
+mod stress;
 mod support;
 mod tidy;
