@@ -6,7 +6,6 @@ mod mutation;
 mod proven;
 mod proxy;
 mod reap;
-mod speed;
 mod state;
 mod support;
 mod trouble;

@@ -19,5 +19,6 @@ mod lists;
 mod lock;
 mod neighbours;
 mod roles;
+mod stress;
 mod support;
 mod tidy;
