@@ -1,6 +1,4 @@
-"""ripgrep as an MCP server over stdio: searches one directory.
-
-    server.py DIRECTORY
+"""ripgrep as an MCP server over stdio: `server.py DIRECTORY` searches that one.
 
 What a caller gives becomes one argument each, after `--` or within `--glob=`,
 never a word of a shell and never an option; paths stay below the directory.
@@ -20,10 +18,8 @@ WITHIN = 30  # seconds that one search may take
 MOST_TEXT = 64 * 1024  # characters of a result
 MOST_LINE = 8 << 20  # bytes of one line of a file
 
-WHERE = {
-    "path": {"type": "string", "description": "Directory or file to look in, relative; all by default"},
-    "glob": {"type": "string", "description": "Only files that match, such as *.md; with ! in front, the others"},
-}
+WHERE = {"path": {"type": "string", "description": "Directory or file to look in, relative; all by default"},
+         "glob": {"type": "string", "description": "Only files that match, such as *.md; with ! in front, the others"}}
 
 
 def tool(name, description, required=(), **properties):
@@ -111,8 +107,8 @@ def match(record):
         return "", False
     data, is_match = found["data"], found["type"] == "match"
     path, line = (data[key].get("text", "(not UTF-8)") for key in ("path", "lines"))
-    number = f":{data['line_number']}:" if is_match else f"-{data['line_number']}-"
-    return f"{os.path.normpath(path)}{number}{line.rstrip()[:500]}", is_match
+    mark = ":" if is_match else "-"
+    return f"{os.path.normpath(path)}{mark}{data['line_number']}{mark}{line.rstrip()[:500]}", is_match
 
 
 def call(name, given):

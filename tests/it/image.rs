@@ -168,6 +168,7 @@ fn what_cannot_be_built_or_no_compartment_would_take_is_refused_and_leaves_no_im
         ("FROM bulkhead/base\nRUN echo 'the reason' >&2; exit 3\n", 5, "the reason"),
         ("FROM bulkhead/base\nVOLUME /data\n", 6, "it wants a volume at /data"),
         ("FROM scratch\nCOPY Dockerfile /\n", 6, "neither an ENTRYPOINT nor a CMD"),
+        ("ARG BASE=bulkhead/base:no-such-tag\nFROM ${BASE}\n", 6, "run scripts/setup"),
         ("FROM bulkhead/no-such-one\n", 6, "run: bulkhead image build no-such-one"),
     ] {
         let own = Own::new(&site, dockerfile);

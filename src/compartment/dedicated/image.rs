@@ -109,7 +109,7 @@ async fn bases(engine: &Engine, docker: &Docker, recipe: &Recipe) -> Result<Vec<
             let text = format!("{} is built upon {reference}, which is not on the engine: {how}", recipe.reference());
             return Err(Fault::new(Class::Engine, text));
         }
-        // Others are named in the Dockerfile, and only taken as new as they are by a build that is asked to be fresh.
+        // Others count by the reference that stands in the Dockerfile: the builder may yet have to pull them.
         found.push(base.filter(|_| ours.is_some()));
     }
     Ok(found)
