@@ -42,6 +42,9 @@ pub fn start(env: &dyn Environment, terminal: bool, chatter: Chatter) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would tell of a standard error that nobody reads on that very standard error, and panic where that fails:
+        // a client that is gone must not end us before its servers are ended.
+        .log_internal_errors(false)
         .with_ansi(colour)
         .with_target(false)
         .with_timer(Seconds(std::time::Instant::now()));

@@ -47,17 +47,19 @@ fn fifteen_clients_are_killed() {
     });
 }
 
-/// A client in a process of its own, whose child the gateway is.
+/// A client in a process of its own, whose child the gateway is: with it go the readers of both the gateway's outputs.
 const CLIENT: &str = r#"
 import os, subprocess, sys, threading
-gateway = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+pipe = subprocess.PIPE
+gateway = subprocess.Popen(sys.argv[2:], stdin=pipe, stdout=pipe, stderr=pipe)
 with open(sys.argv[1] + ".new", "w") as file:
     file.write(str(gateway.pid))
 os.rename(sys.argv[1] + ".new", sys.argv[1])
-def answers():
-    for line in gateway.stdout:
-        os.write(1, line)
-threading.Thread(target=answers, daemon=True).start()
+def carry(lines, to):
+    for line in lines:
+        os.write(to, line)
+for lines, to in (gateway.stdout, 1), (gateway.stderr, 2):
+    threading.Thread(target=carry, args=(lines, to), daemon=True).start()
 for line in sys.stdin.buffer:
     gateway.stdin.write(line)
     gateway.stdin.flush()
