@@ -56,7 +56,7 @@ pub enum Command {
     /// Verify or show the audit
     Audit(audit::Arguments),
     /// Remove what gateways that are gone left behind
-    Reap,
+    Reap(reap::Arguments),
 }
 
 fn role(text: &str) -> Result<Role, String> {
@@ -74,6 +74,6 @@ pub async fn run(cli: Cli, env: &dyn Environment) -> Result<Exit, Fault> {
         Command::Status(arguments) => status::run(&options, env, &arguments).await,
         Command::Check(arguments) => check::run(options, env, arguments).await,
         Command::Audit(arguments) => audit::run(&options, env, &arguments),
-        Command::Reap => reap::run(env).await,
+        Command::Reap(arguments) => reap::run(env, &arguments).await,
     }
 }
