@@ -15,6 +15,7 @@ mod limits;
 mod lists;
 mod lock;
 mod neighbours;
+mod reap;
 mod roles;
 mod support;
 mod tidy;
