@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::audit::record::{GatewayEvent, GatewayWord};
 use crate::audit::{Audit, Redactor};
+use crate::compartment::reap::counted;
 use crate::compartment::{Engine, Owner};
 use crate::config::env::{self, Environment};
 use crate::config::{Config, Sensitive, resolve};
@@ -146,8 +147,14 @@ async fn reap(engine: Arc<Engine>, owner: Owner) {
 
 async fn reap_once(engine: &Engine, owner: &Owner) {
     match crate::compartment::reap(engine, owner).await {
-        Ok(reaped) if reaped.removed.is_empty() => {}
-        Ok(reaped) => tracing::info!("removed {} containers of gateways that are gone", reaped.removed.len()),
+        Ok(reaped) => {
+            if !reaped.removed.is_empty() {
+                tracing::info!("removed {} of gateways that are gone", counted(&reaped.removed));
+            }
+            for failed in reaped.failed {
+                tracing::debug!("leftovers may stay: {}", failed.reason);
+            }
+        }
         Err(fault) => tracing::debug!("leftovers were not looked for: {fault}"),
     }
 }

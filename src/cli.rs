@@ -60,7 +60,7 @@ pub enum Command {
     /// Build images of their own for servers
     Image(image::Arguments),
     /// Remove what gateways that are gone left behind
-    Reap,
+    Reap(reap::Arguments),
 }
 
 fn role(text: &str) -> Result<Role, String> {
@@ -79,6 +79,6 @@ pub async fn run(cli: Cli, env: &dyn Environment) -> Result<Exit, Fault> {
         Command::Check(arguments) => check::run(options, env, arguments).await,
         Command::Audit(arguments) => audit::run(&options, env, &arguments),
         Command::Image(arguments) => image::run(options, env, arguments).await,
-        Command::Reap => reap::run(env).await,
+        Command::Reap(arguments) => reap::run(env, &arguments).await,
     }
 }

@@ -3,8 +3,8 @@
 //! [`spec`] turns a server's configuration into a [`Compartment`], the only thing a container can be started from;
 //! [`start`] starts it and lets nobody speak to it before [`verify`] has held what the [`engine`] reports and what the
 //! probe inside [`report`]s against what was asked. [`image`], [`bake`] and [`dedicated`] say where the program comes
-//! from, [`volume`]
-//! prepares what it may keep, [`reap`] removes what dead gateways left, and [`owner`] tells the dead from the living.
+//! from, [`volume`] prepares what it may keep, [`reap`] removes what dead gateways left, [`owner`] tells the dead from the
+//! living, and a [`lease`] ends what nobody can tell of.
 //!
 //! Nothing but [`Compartment::plan`] makes a compartment, and nothing changes one:
 //!
@@ -26,6 +26,7 @@ mod create;
 pub mod dedicated;
 pub mod engine;
 pub mod image;
+pub mod lease;
 mod opening;
 pub mod owner;
 pub mod reap;
@@ -39,6 +40,7 @@ mod volume;
 
 pub use engine::Engine;
 pub use image::ImageFacts;
+pub use lease::Lease;
 pub use owner::Owner;
 pub use reap::{Reaped, leftovers, reap};
 pub use spec::Compartment;

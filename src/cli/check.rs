@@ -221,7 +221,7 @@ async fn look_for_leftovers(engine: &Engine, findings: &mut Vec<Finding>) {
         findings.push(if found.is_empty() {
             Finding::fine("leftovers", "none")
         } else {
-            let says = format!("{} containers of gateways that are gone", found.len());
+            let says = format!("{} of gateways that are gone", compartment::reap::counted(&found));
             Finding::wrong("leftovers", says, "run: bulkhead reap", Exit::Isolation)
         });
     }

@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::error::{Class, Fault};
 
+use super::lease::Terms;
 use super::volume::Prepared;
 
 /// How long an engine may take to say that it is there.
@@ -32,6 +33,7 @@ pub struct Engine {
     /// Why there is no address to try.
     nowhere: String,
     current: Mutex<Option<Connection>>,
+    terms: Terms,
     pub(super) prepared: Prepared,
 }
 
@@ -96,7 +98,18 @@ impl Engine {
             Ok(candidates) => (candidates, "no address to try".to_owned()),
             Err(why) => (Vec::new(), why.to_string()),
         };
-        Engine { candidates, nowhere, current: Mutex::new(None), prepared: Prepared::default() }
+        let terms = Terms::default();
+        Engine { candidates, nowhere, current: Mutex::new(None), terms, prepared: Prepared::default() }
+    }
+
+    /// With leases of another length.
+    pub fn with_terms(self, terms: Terms) -> Self {
+        Engine { terms, ..self }
+    }
+
+    /// How long leases are here.
+    pub fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// The engine that answers, and is new enough.

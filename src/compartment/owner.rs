@@ -1,10 +1,12 @@
-//! Which process owns a container, told so that another gateway can see whether it still lives. Knows no engine.
+//! Which process owns what is at the engine, told so that another gateway can see whether it still lives. Knows no engine.
 
 use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-/// Label: what the container is to us.
+use super::lease::{LEASE, Lease};
+
+/// Label: what it is to us.
 pub const ROLE: &str = "org.bulkhead.role";
 const GATEWAY: &str = "org.bulkhead.gateway";
 const HOST: &str = "org.bulkhead.owner.host";
@@ -76,9 +78,9 @@ impl Owner {
         crate::hex(&Sha256::digest(format!("{}\0{}", self.scope, self.principal))[..6])
     }
 
-    /// The labels that say all this.
-    pub fn labels(&self) -> HashMap<String, String> {
-        let pid = self.pid.to_string();
+    /// The labels that say all this, and until when what carries them may stay.
+    pub fn labels(&self, lease: Lease) -> HashMap<String, String> {
+        let (pid, lease) = (self.pid.to_string(), lease.to_string());
         let pairs = [
             (GATEWAY, &self.gateway),
             (HOST, &self.host),
@@ -86,6 +88,7 @@ impl Owner {
             (PID, &pid),
             (STARTED, &self.started),
             (PRINCIPAL, &self.principal),
+            (LEASE, &lease),
         ];
         pairs.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()
     }
@@ -184,7 +187,9 @@ mod tests {
     #[test]
     fn labels_tell_the_owner_and_whether_it_lives() {
         let me = Owner::this_process("g").for_principal("p");
-        assert_eq!(Owner::from_labels(&me.labels()), Some(me.clone()));
+        let lease = Lease::from_now(std::time::Duration::from_secs(60));
+        assert_eq!(Owner::from_labels(&me.labels(lease)), Some(me.clone()));
+        assert_eq!(Lease::from_labels(&me.labels(lease)), Some(lease));
         assert_eq!(me.life(&me), Life::Alive);
         let reused = Owner { started: "1".into(), ..me.clone() };
         assert_eq!(reused.life(&me), Life::Dead);

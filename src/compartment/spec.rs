@@ -12,10 +12,11 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 
-use crate::config::{Resources, Run, Sensitive, Server};
+use crate::config::{Resources, Run, Sensitive, Server, Share};
 use crate::error::{Class, Fault};
 
 use super::image::ImageFacts;
+use super::lease::Lease;
 use super::owner::{Owner, ROLE};
 
 /// Label: the server's configured name.
@@ -55,6 +56,8 @@ pub struct Volume {
     pub name: String,
     /// Where.
     pub at: String,
+    /// Whether it stays when its session is over.
+    pub stays: bool,
 }
 
 /// Everything that confines one instance. `Debug` leaves out the command, whose arguments may hold secrets.
@@ -63,6 +66,7 @@ pub struct Compartment {
     pub(super) server: Server,
     pub(super) image: String,
     pub(super) owner: Owner,
+    pub(super) lease: Lease,
     pub(super) nonce: String,
     pub(super) command: Vec<String>,
     pub(super) env: BTreeMap<String, Sensitive>,
@@ -77,6 +81,7 @@ impl fmt::Debug for Compartment {
             .field("server", &self.server)
             .field("image", &self.image)
             .field("owner", &self.owner)
+            .field("lease", &self.lease)
             .field("env", &self.env)
             .field("unset", &self.unset)
             .field("tmpfs", &self.tmpfs)
@@ -86,8 +91,8 @@ impl fmt::Debug for Compartment {
 }
 
 impl Compartment {
-    /// Plans the compartment of an instance, or says why it cannot be as asked.
-    pub fn plan(server: &Server, image: &ImageFacts, owner: &Owner) -> Result<Self, Fault> {
+    /// Plans the compartment of an instance that lives until its lease is over, or says why it cannot be as asked.
+    pub fn plan(server: &Server, image: &ImageFacts, owner: &Owner, lease: Lease) -> Result<Self, Fault> {
         let refused = |why: String| Err(Fault::new(Class::Isolation, format!("server {}: {why}", server.name)));
         let command = command(server, image);
         if command.is_empty() {
@@ -113,6 +118,7 @@ impl Compartment {
             server: server.clone(),
             image: image.id.clone(),
             owner: owner.clone(),
+            lease,
             nonce: uuid::Uuid::new_v4().simple().to_string(),
             command,
             env,
@@ -129,7 +135,7 @@ impl Compartment {
 
     /// The labels that say whose it is.
     pub(super) fn labels(&self) -> HashMap<String, String> {
-        let mut labels = self.owner.labels();
+        let mut labels = self.owner.labels(self.lease);
         labels.insert(ROLE.to_owned(), "server".to_owned());
         labels.insert(SERVER.to_owned(), self.server.name.as_str().to_owned());
         labels.insert(DIGEST.to_owned(), self.server.digest.clone());
@@ -270,8 +276,10 @@ fn command(server: &Server, image: &ImageFacts) -> Vec<String> {
 fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
     let name =
         |kind: &str| format!("bulkhead-{kind}-{}-{}", server.name.slug(), owner.volume_key()).to_ascii_lowercase();
-    let state = server.state.iter().map(|at| Volume { name: name("state"), at: at.clone() });
-    let cache = server.cache.then(|| Volume { name: name("cache"), at: format!("{HOME}/.cache") });
+    // A session does not come again, so nobody could ever want what it kept.
+    let stays = server.share != Share::Session;
+    let state = server.state.iter().map(|at| Volume { name: name("state"), at: at.clone(), stays });
+    let cache = server.cache.then(|| Volume { name: name("cache"), at: format!("{HOME}/.cache"), stays });
     state.chain(cache).collect()
 }
 

@@ -1,12 +1,14 @@
 //! Compartments for the tests of this module: from the entries that people write, with nothing in them left to chance.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use crate::config::env::Fixed;
 use crate::config::resolve::load;
 use crate::config::{Mount, Server};
 
 use super::image::ImageFacts;
+use super::lease::Lease;
 use super::owner::Owner;
 use super::spec::Compartment;
 
@@ -51,6 +53,11 @@ pub(super) fn owner() -> Owner {
     }
 }
 
+/// The lease of every compartment here: until 2027-01-16T08:00:00Z.
+pub(super) fn lease() -> Lease {
+    Lease::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), Duration::from_secs(86_400))
+}
+
 /// A host path that a server may see.
 pub(super) fn bind(host: &str, at: &str, write: bool) -> Mount {
     Mount { host: PathBuf::from(host), at: at.to_owned(), write }
@@ -58,7 +65,8 @@ pub(super) fn bind(host: &str, at: &str, write: bool) -> Mount {
 
 /// The compartment of a server.
 pub(super) fn planned(server: &Server) -> Compartment {
-    let mut compartment = Compartment::plan(server, &image(), &owner()).unwrap_or_else(|fault| panic!("{fault}"));
+    let planned = Compartment::plan(server, &image(), &owner(), lease());
+    let mut compartment = planned.unwrap_or_else(|fault| panic!("{fault}"));
     compartment.nonce = NONCE.to_owned();
     compartment
 }

@@ -16,11 +16,14 @@ use crate::error::{Class, Fault};
 use super::Engine;
 use super::create::Made;
 use super::engine::{CALL, Refused};
+use super::lease::Lease;
 use super::owner::{Owner, ROLE};
 use super::spec::{Compartment, SERVER, Volume};
 
+mod passing;
 mod probe;
 
+pub(super) use passing::KEEP;
 pub(super) use probe::PROBE_IMAGE;
 use probe::Probe;
 
@@ -32,6 +35,8 @@ const PLACE: &str = "/state";
 pub(super) struct Prepared {
     probe: Mutex<Option<Probe>>,
     volumes: DashMap<String, Arc<Mutex<Option<Given>>>>,
+    /// The names of those that are not meant to stay, with their owners.
+    passing: DashMap<String, String>,
 }
 
 /// A volume that was given to a user.
@@ -62,7 +67,12 @@ impl Engine {
         let entry = self.prepared.volumes.entry(volume.name.clone()).or_default().clone();
         let mut known = entry.lock().await;
         let uid = compartment.server.uid;
-        let born = self.volume(&volume.name, compartment.server.name.as_str()).await?;
+        let mut labels = HashMap::new();
+        if !volume.stays {
+            self.prepared.passing.insert(volume.name.clone(), compartment.owner.principal.clone());
+            labels = passing::labels(compartment, self.terms().session);
+        }
+        let born = self.volume(&volume.name, compartment.server.name.as_str(), labels).await?;
         let now = born.map(|born| Given { born, uid });
         if now.is_some() && *known == now {
             return Ok(());
@@ -90,12 +100,12 @@ impl Engine {
 
     /// Sees to it that there is a volume of that name, and tells which; none where it has no mark of ours. One that
     /// somebody else made with a host directory, or another machine, behind it is refused.
-    async fn volume(&self, name: &str, server: &str) -> Result<Option<Birth>, Fault> {
+    async fn volume(&self, name: &str, server: &str, labels: HashMap<String, String>) -> Result<Option<Birth>, Fault> {
         let docker = self.docker().await?;
         let volume = match self.ask("look for a volume", CALL, docker.inspect_volume(name)).await? {
             Ok(volume) => volume,
             Err(Refused { status: 404, .. }) => {
-                let request = request(name, server);
+                let request = request(name, server, labels);
                 self.call("create a volume", CALL, docker.create_volume(request)).await?
             }
             Err(why) => {
@@ -114,7 +124,7 @@ impl Engine {
     /// A container that is never started: it only gives a volume a place.
     async fn helper(&self, image: &str, mount: Option<Mount>, owner: &Owner) -> Result<Attached, Fault> {
         let docker = self.docker().await?;
-        let mut labels: HashMap<String, String> = owner.labels();
+        let mut labels = owner.labels(Lease::from_now(self.terms().work));
         labels.insert(ROLE.to_owned(), "helper".to_owned());
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
@@ -135,10 +145,10 @@ impl Engine {
     }
 }
 
-fn request(name: &str, server: &str) -> VolumeCreateRequest {
+fn request(name: &str, server: &str, mut labels: HashMap<String, String>) -> VolumeCreateRequest {
     let mark = uuid::Uuid::new_v4().simple().to_string();
-    let labels = [(ROLE, "volume"), (SERVER, server), (BORN, &mark)].map(|(k, v)| (k.to_owned(), v.to_owned()));
-    VolumeCreateRequest { name: Some(name.to_owned()), labels: Some(labels.into()), ..Default::default() }
+    labels.extend([(ROLE, "volume"), (SERVER, server), (BORN, &mark)].map(|(k, v)| (k.to_owned(), v.to_owned())));
+    VolumeCreateRequest { name: Some(name.to_owned()), labels: Some(labels), ..Default::default() }
 }
 
 fn mount(target: &str, volume: &str, bare: bool) -> Mount {

@@ -179,7 +179,7 @@ impl Pool {
     ) -> Result<Arc<Instance>, Fault> {
         let owner = match entry.server.share {
             Share::Principal => principal.key().to_owned(),
-            Share::Session => format!("{}/{session}", principal.key()),
+            Share::Session => session_key(principal, session),
             Share::All => "all".to_owned(),
         };
         let mut waiting = match self.slot(entry, &owner)? {
@@ -229,7 +229,28 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends every instance and waits until nothing of them is left.
+    /// Ends what was started for one session alone and removes what that kept. The session's calls must have ended.
+    pub async fn end_session(&self, principal: &Principal, session: &str) {
+        let owner = session_key(principal, session);
+        let own = self.servers.iter().filter(|entry| entry.server.share == Share::Session);
+        let ends = own.map(|entry| async {
+            let slot = lock(&entry.slots).get(&owner).cloned();
+            let started = match slot {
+                Some(Slot::Running(instance)) => Some(instance),
+                Some(Slot::Starting(mut told)) => {
+                    told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone()?.ok())
+                }
+                None => None,
+            };
+            if let Some(instance) = started {
+                instance.peer.close().await;
+            }
+        });
+        futures_util::future::join_all(ends).await;
+        self.engine.forget_sessions(Some(&owner)).await;
+    }
+
+    /// Ends every instance and waits until nothing of them is left, nor of what their sessions kept.
     pub async fn close(&self) {
         self.closing.cancel();
         let ends = self.servers.iter().map(|entry| async move {
@@ -250,7 +271,13 @@ impl Pool {
         if tokio::time::timeout(LAST_WORDS, self.lives.wait()).await.is_err() {
             tracing::warn!("{} instances may lack the record of their end", self.lives.len());
         }
+        self.engine.forget_sessions(None).await;
     }
+}
+
+/// Whom the instances of one session belong to.
+fn session_key(principal: &Principal, session: &str) -> String {
+    format!("{}/{session}", principal.key())
 }
 
 fn lost() -> Fault {

@@ -2,6 +2,7 @@
 //! fixture server's.
 
 mod endings;
+mod lease;
 mod mutation;
 mod proven;
 mod proxy;

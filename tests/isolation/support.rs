@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use bollard::Docker;
 use bollard::query_parameters::{ListContainersOptionsBuilder, RemoveVolumeOptionsBuilder};
-use bulkhead::compartment::{self, Compartment, Confined, Engine, ImageFacts, Owner};
+use bulkhead::compartment::lease::Terms;
+use bulkhead::compartment::{self, Compartment, Confined, Engine, ImageFacts, Lease, Owner};
 use bulkhead::config::Server;
 use bulkhead::config::env::{Fixed, ProcessEnvironment, engine_candidates};
 use bulkhead::config::resolve::load;
@@ -62,7 +63,7 @@ impl Gateway {
     }
 
     pub async fn plan(&self, server: &Server) -> Result<Compartment, Fault> {
-        Compartment::plan(server, &self.image(server).await?, &self.owner)
+        Compartment::plan(server, &self.image(server).await?, &self.owner, Lease::from_now(Terms::default().instance))
     }
 
     async fn image(&self, server: &Server) -> Result<ImageFacts, Fault> {

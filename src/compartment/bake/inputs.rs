@@ -82,7 +82,7 @@ impl<'a> Inputs<'a> {
             with,
             self.package.executable,
             recipe::script(self.package.runner),
-            recipe::work_file("", "", self.package.runner),
+            recipe::work_file("", &recipe::Labels::new(), self.package.runner),
             recipe::seal_file("", "", &[]),
         ]);
         let hash = crate::hex(&Sha256::digest(everything.to_string()));

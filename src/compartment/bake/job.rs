@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bollard::Docker;
 use bollard::errors::Error;
@@ -15,12 +14,12 @@ use super::build::{self, Build};
 use super::executable::Program;
 use super::inputs::{Inputs, Mode, Pinned};
 use super::output::{Installed, Output, Resolved};
+use super::recipe::Labels;
 use super::{Baked, LABEL_BAKE, LABEL_EXECUTABLE, LABEL_INPUTS, LABEL_INTEGRITY, LABEL_PACKAGE, LABEL_VERSION};
 use super::{Progress, recipe};
+use crate::compartment::lease::{Lease, Terms};
+use crate::compartment::owner::{Owner, ROLE};
 use crate::error::{Class, Fault};
-
-/// What a bake left that long ago belongs to no bake that goes on.
-const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// One bake.
 pub(super) struct Job<'a> {
@@ -130,16 +129,12 @@ impl<'a> Job<'a> {
         named.map_err(|error| build::engine("cannot name an image", &error))
     }
 
-    /// Removes what this bake left on the way, and what one left that was dropped or died. A failure here changes
-    /// nothing about the image, and the next bake tries again.
+    /// Removes what this bake left on the way. A failure here changes nothing about the image: what stays is found by its
+    /// labels once this process has ended, as is what a bake left that was dropped or died.
     pub async fn clear(&self) {
         let force = RemoveImageOptionsBuilder::new().force(true).build();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let abandoned = now.saturating_sub(ABANDONED).as_secs() as i64;
-        for image in self.labelled(LABEL_BAKE).await.unwrap_or_default() {
-            if image.labels.get(LABEL_BAKE) == Some(&self.id) || image.created < abandoned {
-                let _ = self.docker.remove_image(&image.id, Some(force.clone()), None).await;
-            }
+        for image in self.labelled(&format!("{LABEL_BAKE}={}", self.id)).await.unwrap_or_default() {
+            let _ = self.docker.remove_image(&image.id, Some(force.clone()), None).await;
         }
     }
 
@@ -148,7 +143,7 @@ impl<'a> Job<'a> {
         let marker = Uuid::new_v4().simple().to_string();
         let instructions = self.inputs.instructions(mode, version, &marker);
         let runner = self.inputs.package.runner;
-        let context = recipe::work(&self.runtime, &self.id, runner, &instructions).map_err(archive)?;
+        let context = recipe::work(&self.runtime, &self.labels(), runner, &instructions).map_err(archive)?;
         let mut output = Output::new(&marker);
         let tag = &self.passing();
         // A step from the cache would not tell its answer.
@@ -175,6 +170,13 @@ impl<'a> Job<'a> {
         let options = ListImagesOptionsBuilder::new().filters(&filters).build();
         let listed = self.docker.list_images(Some(options)).await;
         listed.map_err(|error| build::engine("cannot list images", &error))
+    }
+
+    /// What says whose the containers and images of the next build are, and how long they may be wanted.
+    fn labels(&self) -> Labels {
+        let owner = Owner::this_process(&self.id).labels(Lease::from_now(Terms::default().work));
+        let own = [(LABEL_BAKE, self.id.as_str()), (ROLE, "bake")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        owner.into_iter().chain(own).collect()
     }
 
     /// Name of the image between installation and seal.

@@ -2,16 +2,19 @@
 //!
 //! Nothing in these Dockerfiles comes from a configuration except the program to start, which stands there as JSON.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::LABEL_BAKE;
 use super::context::Context;
 use crate::config::Runner;
 
 /// Who the server is, and who installs it. In another container, and without any privilege there either.
 const USER: &str = "10001:10001";
+
+/// What is on the containers and passing images of a bake, in one order.
+pub(super) type Labels = BTreeMap<String, String>;
 
 /// The script that resolves and installs.
 pub(super) fn script(runner: Runner) -> &'static str {
@@ -22,10 +25,10 @@ pub(super) fn script(runner: Runner) -> &'static str {
 }
 
 /// A build that runs the script with these instructions, on the image `runtime`.
-pub(super) fn work(runtime: &str, bake: &str, runner: Runner, instructions: &Value) -> io::Result<Vec<u8>> {
+pub(super) fn work(runtime: &str, labels: &Labels, runner: Runner, instructions: &Value) -> io::Result<Vec<u8>> {
     let (_, file) = interpreter(runner);
     let mut context = Context::new();
-    context.file("Dockerfile", work_file(runtime, bake, runner).as_bytes())?;
+    context.file("Dockerfile", work_file(runtime, labels, runner).as_bytes())?;
     context.folder("server")?;
     context.folder("bake")?;
     context.file(&format!("bake/{file}"), script(runner).as_bytes())?;
@@ -40,12 +43,14 @@ pub(super) fn seal(runtime: &str, installed: &str, command: &[String]) -> io::Re
     context.finish()
 }
 
-/// The label comes first: each container of the build carries what the steps before it set.
-pub(super) fn work_file(runtime: &str, bake: &str, runner: Runner) -> String {
+/// The labels come first: each container of the build carries what the steps before it set. JSON is how they are quoted.
+pub(super) fn work_file(runtime: &str, labels: &Labels, runner: Runner) -> String {
     let (program, file) = interpreter(runner);
+    let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={}", json!(value))).collect();
+    let labels = labels.join(" ");
     format!(
         "FROM {runtime}\n\
-         LABEL {LABEL_BAKE}={bake}\n\
+         LABEL {labels}\n\
          COPY --chown={USER} bake /bake\n\
          COPY --chown={USER} server /opt/server\n\
          USER {USER}\n\
@@ -96,15 +101,17 @@ mod tests {
     #[test]
     fn instructions_are_a_file_and_nowhere_else() {
         let instructions = json!({"name": "x\"; RUN id"});
-        let context = work("sha256:1", "b", Runner::Npx, &instructions).unwrap();
-        assert_eq!(context, work("sha256:1", "b", Runner::Npx, &instructions).unwrap());
+        let labels = [("org.bulkhead.bake", "b"), ("org.bulkhead.role", "bake")];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let context = work("sha256:1", &labels, Runner::Npx, &instructions).unwrap();
+        assert_eq!(context, work("sha256:1", &labels, Runner::Npx, &instructions).unwrap());
         let files = read(&context);
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["Dockerfile", "server", "bake", "bake/npx.mjs", "bake/inputs.json"]);
         assert_eq!(
             files[0].1,
             "FROM sha256:1\n\
-             LABEL org.bulkhead.bake=b\n\
+             LABEL org.bulkhead.bake=\"b\" org.bulkhead.role=\"bake\"\n\
              COPY --chown=10001:10001 bake /bake\n\
              COPY --chown=10001:10001 server /opt/server\n\
              USER 10001:10001\n\

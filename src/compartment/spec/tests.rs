@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::compartment::testing::{NONCE, PROBE_VOLUME, bind, image, owner, planned, server};
+use crate::compartment::testing::{NONCE, PROBE_VOLUME, bind, image, lease, owner, planned, server};
 use crate::config::{Run, Server};
 use crate::error::Class;
 
@@ -60,7 +60,7 @@ fn differences(one: &Value, other: &Value) -> Vec<String> {
 
 /// Program and arguments behind the probe and its nonce.
 fn command_of(server: &Server, image: &ImageFacts) -> Vec<String> {
-    let body = Compartment::plan(server, image, &owner()).unwrap().body(PROBE_VOLUME);
+    let body = Compartment::plan(server, image, &owner(), lease()).unwrap().body(PROBE_VOLUME);
     assert_eq!(body.cmd, Some(Vec::new()), "the engine must not add what the image has for arguments");
     let mut entrypoint = body.entrypoint.unwrap();
     assert_eq!(entrypoint.remove(0), "/.bulkhead/probe");
@@ -70,7 +70,7 @@ fn command_of(server: &Server, image: &ImageFacts) -> Vec<String> {
 
 #[track_caller]
 fn refusal(server: &Server, image: &ImageFacts) -> String {
-    let fault = Compartment::plan(server, image, &owner()).expect_err("a refusal");
+    let fault = Compartment::plan(server, image, &owner(), lease()).expect_err("a refusal");
     assert_eq!(fault.class, Class::Isolation);
     fault.outward
 }
@@ -152,12 +152,12 @@ fn a_volume_that_an_image_wants_has_a_place_or_the_image_does_not_run() {
     let text = refusal(&server(PLAIN), &wants("/data"));
     assert!(text.contains("its image wants a volume at \"/data\""), "{text}");
     let kept = server(&format!("{PLAIN}\nstate = \"/data\""));
-    assert!(Compartment::plan(&kept, &wants("/data"), &owner()).is_ok());
-    assert!(Compartment::plan(&kept, &wants("/data/"), &owner()).is_ok());
-    assert!(Compartment::plan(&kept, &wants("/data/sub"), &owner()).is_err());
-    assert!(Compartment::plan(&server(PLAIN), &wants("/tmp"), &owner()).is_ok());
+    assert!(Compartment::plan(&kept, &wants("/data"), &owner(), lease()).is_ok());
+    assert!(Compartment::plan(&kept, &wants("/data/"), &owner(), lease()).is_ok());
+    assert!(Compartment::plan(&kept, &wants("/data/sub"), &owner(), lease()).is_err());
+    assert!(Compartment::plan(&server(PLAIN), &wants("/tmp"), &owner(), lease()).is_ok());
     let mounted = Server { mounts: vec![bind("/srv/notes", "/notes", false)], ..server(PLAIN) };
-    assert!(Compartment::plan(&mounted, &wants("/notes"), &owner()).is_ok());
+    assert!(Compartment::plan(&mounted, &wants("/notes"), &owner(), lease()).is_ok());
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn the_environment_is_what_is_declared_and_everything_else_is_taken_away() {
     let all = ["HOME=/home/mcp", "HOSTNAME=h", "LANG=C.UTF-8", "NODE_VERSION=1", "PATH=/app/bin:/usr/bin"];
     assert_eq!(own, json!(all));
     let bare = ImageFacts { env: Default::default(), ..image() };
-    let body = Compartment::plan(&server(PLAIN), &bare, &owner()).unwrap().body(PROBE_VOLUME);
+    let body = Compartment::plan(&server(PLAIN), &bare, &owner(), lease()).unwrap().body(PROBE_VOLUME);
     assert!(body.env.unwrap().contains(&format!("PATH={DEFAULT_PATH}")));
 }
 
@@ -191,7 +191,7 @@ fn the_environment_is_what_is_declared_and_everything_else_is_taken_away() {
 fn volumes_belong_to_one_server_and_one_principal() {
     let of = |principal: &str| {
         let owner = Owner { principal: principal.into(), ..owner() };
-        let planned = Compartment::plan(&full(), &image(), &owner).unwrap();
+        let planned = Compartment::plan(&full(), &image(), &owner, lease()).unwrap();
         planned.volumes.into_iter().map(|v| (v.name, v.at)).collect::<Vec<_>>()
     };
     let (alice, bob) = (of("alice"), of("bob"));
@@ -205,7 +205,7 @@ fn volumes_belong_to_one_server_and_one_principal() {
 
 #[test]
 fn no_two_starts_share_a_nonce_or_a_name() {
-    let plan = || Compartment::plan(&server(PLAIN), &image(), &owner()).unwrap();
+    let plan = || Compartment::plan(&server(PLAIN), &image(), &owner(), lease()).unwrap();
     let (one, other) = (plan(), plan());
     assert_ne!(one.nonce, other.nonce);
     assert_ne!(one.name(), other.name());

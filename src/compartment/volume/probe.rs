@@ -1,6 +1,7 @@
 //! The volume that has the probe: filled from its image, and held against it before anything is proven with it. Knows no
 //! server.
 
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::time::Duration;
 
@@ -34,14 +35,14 @@ impl Engine {
     pub(in crate::compartment) async fn probe_volume(&self, owner: &Owner) -> Result<String, Fault> {
         let mut known = self.prepared.probe.lock().await;
         if let Some(probe) = known.as_ref()
-            && self.volume(&probe.volume, "probe").await?.as_ref() == Some(&probe.born)
+            && self.volume(&probe.volume, "probe", HashMap::new()).await?.as_ref() == Some(&probe.born)
         {
             return Ok(probe.volume.clone());
         }
         let image = self.probe_image().await?;
         let short = image.trim_start_matches("sha256:").get(..12).unwrap_or_default();
         let volume = format!("bulkhead-probe-{short}");
-        let born = self.volume(&volume, "probe").await?;
+        let born = self.volume(&volume, "probe", HashMap::new()).await?;
         self.fill(&volume, &image, owner).await?;
         *known = born.map(|born| Probe { volume: volume.clone(), born });
         Ok(volume)

@@ -1,18 +1,18 @@
 //! The life of one instance, from the decision to start it to the moment when nothing of it is left.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 
 use crate::audit::record::{Isolation, ServerEvent, ServerWord};
-use crate::compartment::{self, Compartment};
+use crate::compartment::{self, Compartment, Lease};
 use crate::config::{Run, Server};
 use crate::error::{Class, Fault};
 use crate::route::Listing;
 
 use super::super::handshake::{self, Listed};
-use super::super::instance::{Confinement, Instance};
+use super::super::instance::{Confinement, Instance, Next};
 use super::super::link::{Ending, Link};
 use super::super::peer::{Limits, Peer};
 use super::super::trouble::{SUSTAINED, When};
@@ -67,7 +67,8 @@ impl Pool {
     async fn start(&self, entry: &Arc<Entry>, owner: &str) -> Result<Arc<Instance>, Fault> {
         let server = &entry.server;
         let deadline = Instant::now() + server.start_timeout;
-        let (link, confinement) = self.launch(entry, owner, deadline).await?;
+        let lease = Lease::from_now(self.engine.terms().instance);
+        let (link, confinement) = self.launch(entry, owner, lease, deadline).await?;
         self.record(entry, ServerWord::Started, &confinement, None);
         let limits = Limits { cap: server.max_result + ENVELOPE, grace: GRACE };
         let peer = Peer::new(server.name.clone(), link, limits, self.redactor.clone());
@@ -83,7 +84,8 @@ impl Pool {
         match opened {
             Ok((greeting, listed)) => {
                 self.offer(entry, listed);
-                Ok(Arc::new(Instance::new(peer, greeting, owner.to_owned(), confinement)))
+                let lease = confinement.container.is_some().then_some(lease);
+                Ok(Arc::new(Instance::new(peer, greeting, owner.to_owned(), confinement, lease)))
             }
             Err(fault) => {
                 let running = peer.ended().is_none();
@@ -102,7 +104,13 @@ impl Pool {
         Fault { class: fault.class, outward: clean(&fault.outward), inward: clean(&fault.inward) }
     }
 
-    async fn launch(&self, entry: &Entry, owner: &str, deadline: Instant) -> Result<(Link, Confinement), Fault> {
+    async fn launch(
+        &self,
+        entry: &Entry,
+        owner: &str,
+        lease: Lease,
+        deadline: Instant,
+    ) -> Result<(Link, Confinement), Fault> {
         let server = &entry.server;
         if let Some(permit) = unisolated::Permit::of(server) {
             let confinement =
@@ -111,7 +119,7 @@ impl Pool {
             self.record(entry, ServerWord::Unisolated, &confinement, Some(reason));
             return Ok((unisolated::start(&permit, &self.host)?, confinement));
         }
-        let confined = self.confine(entry, owner, deadline).await.map_err(|fault| naming(server, fault));
+        let confined = self.confine(entry, owner, lease, deadline).await.map_err(|fault| naming(server, fault));
         match confined {
             Ok(confined) => {
                 let confinement = Confinement {
@@ -134,7 +142,13 @@ impl Pool {
         }
     }
 
-    async fn confine(&self, entry: &Entry, owner: &str, deadline: Instant) -> Result<compartment::Confined, Fault> {
+    async fn confine(
+        &self,
+        entry: &Entry,
+        owner: &str,
+        lease: Lease,
+        deadline: Instant,
+    ) -> Result<compartment::Confined, Fault> {
         let server = &entry.server;
         let reference = match &server.run {
             Run::Image { reference, .. } => entry.image.as_ref().unwrap_or(reference),
@@ -145,26 +159,35 @@ impl Pool {
         };
         let image = self.engine.image(reference).await.map_err(|fault| absent(server, reference, fault))?;
         let owner = self.owner.for_principal(owner);
-        let compartment = Compartment::plan(server, &image, &owner)?;
+        let compartment = Compartment::plan(server, &image, &owner, lease)?;
         compartment::start(&self.engine, compartment, deadline.saturating_duration_since(Instant::now())).await
     }
 
-    /// Stays with a running instance: notices when its tools change, stops it when it is idle, and clears up after it.
+    /// Stays with a running instance: notices when its tools change, stops it when it is idle or its lease ends,
+    /// and clears up after it.
     async fn supervise(self: &Arc<Self>, entry: &Arc<Entry>, owner: &str, instance: &Arc<Instance>) {
         let began = Instant::now();
-        let idle_stop = entry.server.idle_stop;
+        let (idle_stop, margin) = (entry.server.idle_stop, self.engine.terms().margin);
+        let (mut stopped, mut sustained) = (None, false);
         loop {
-            let wait = idle_stop.saturating_sub(instance.idle()).max(Duration::from_millis(100));
+            let wait = match instance.next(idle_stop, margin, SystemTime::now()) {
+                Next::Ask(wait) => wait,
+                Next::Stop(_) => Duration::ZERO,
+            };
             tokio::select! {
                 _ = instance.peer.gone() => break,
                 () = instance.peer.changed.notified() => self.learn_again(entry, instance).await,
                 () = tokio::time::sleep(wait) => {
-                    if instance.idle() >= idle_stop {
-                        tracing::info!(server = %entry.server.name, "stopped, since nobody used it");
+                    if let Next::Stop(why) = instance.next(idle_stop, margin, SystemTime::now()) {
+                        tracing::info!(server = %entry.server.name, "stopped, since {why}");
+                        stopped = Some(why);
                         instance.peer.close().await;
                     }
                 }
-                () = tokio::time::sleep(SUSTAINED), if began.elapsed() < SUSTAINED => lock(&entry.trouble).sustained(),
+                () = tokio::time::sleep(SUSTAINED.saturating_sub(began.elapsed())), if !sustained => {
+                    sustained = true;
+                    lock(&entry.trouble).sustained();
+                }
             }
         }
         let ending = instance.peer.gone().await;
@@ -180,6 +203,7 @@ impl Pool {
         }
         drop(slots);
         let (word, reason) = ended(&ending, ours, &instance.peer.with_tail(&ending.to_string()));
+        let reason = stopped.map_or(reason.clone(), |why| format!("{why}: {reason}"));
         if !ours {
             tracing::warn!(server = %entry.server.name, "ended by itself: {reason}");
         }
