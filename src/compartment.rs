@@ -3,7 +3,7 @@
 //! [`spec`] turns a server's configuration into a [`Compartment`], the only thing a container can be started from;
 //! [`start`] starts it and lets nobody speak to it before [`verify`] has held what the [`engine`] reports and what the
 //! probe inside [`report`]s against what was asked. [`image`] and [`bake`] say where the program comes from, [`volume`]
-//! prepares what it may keep, [`reap`] removes what dead gateways left, and [`owner`] tells the dead from the living.
+//! prepares what it may keep, [`canary`] tries to break out of one, [`reap`] removes what dead gateways left, and [`owner`] tells the dead from the living.
 //!
 //! Nothing but [`Compartment::plan`] makes a compartment, and nothing changes one:
 //!
@@ -21,6 +21,7 @@
 //! ```
 
 pub mod bake;
+pub mod canary;
 mod create;
 pub mod engine;
 pub mod image;
