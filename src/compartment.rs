@@ -3,8 +3,8 @@
 //! [`spec`] turns a server's configuration into a [`Compartment`], the only thing a container can be started from;
 //! [`start`] starts it and lets nobody speak to it before [`verify`] has held what the [`engine`] reports and what the
 //! probe inside [`report`]s against what was asked. [`image`], [`bake`] and [`dedicated`] say where the program comes
-//! from, [`volume`] prepares what it may keep, [`reap`] removes what dead gateways left, [`owner`] tells the dead from the
-//! living, and a [`lease`] ends what nobody can tell of.
+//! from, [`volume`] prepares what it may keep, [`canary`] tries to break out of one, [`reap`] removes what dead gateways
+//! left, [`owner`] tells the dead from the living, and a [`lease`] ends what nobody can tell of.
 //!
 //! Nothing but [`Compartment::plan`] makes a compartment, and nothing changes one:
 //!
@@ -22,6 +22,7 @@
 //! ```
 
 pub mod bake;
+pub mod canary;
 mod create;
 pub mod dedicated;
 pub mod engine;

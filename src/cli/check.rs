@@ -1,25 +1,41 @@
-//! `bulkhead check`: configuration, engine, images and audit in plain words; what is wrong and how to mend it.
+//! `bulkhead check`: configuration, engine, images, isolation and audit in plain words; what is wrong and how to mend it.
 
+use comfy_table::{Cell, Color};
 use serde::Serialize;
 
-use crate::app::{Options, configuration, lock_path, shown};
+use crate::app::{Options, configuration, shown};
 use crate::audit::{Audit, query};
-use crate::compartment::dedicated;
-use crate::compartment::engine::Description;
+use crate::compartment::canary::Attempt;
 use crate::compartment::{self, Engine, Owner};
+use crate::config::Sync;
 use crate::config::env::{self, Environment, engine_candidates};
-use crate::config::{Config, Run, Server, Sync};
 use crate::error::{Exit, Fault};
-use crate::route::lock::Lock;
+use crate::wire::text::visible;
 
 use super::print;
 
+mod engine;
+mod isolation;
+mod servers;
+
 /// What `bulkhead check` takes.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Exits with the code of the gravest thing that is wrong: 6 (engine or isolation) before 7 \
+                        (audit), 2 (configuration) and 5 (a server).")]
 pub struct Arguments {
-    /// Print the findings as JSON
+    /// Print the findings as JSON, with every attempt to break out
     #[arg(long)]
     json: bool,
+}
+
+/// How a finding is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Grade {
+    Fine,
+    /// Nothing is wrong, and yet one should know.
+    Note,
+    Wrong,
 }
 
 /// One thing that was looked at.
@@ -27,8 +43,9 @@ pub struct Arguments {
 struct Finding {
     what: String,
     fine: bool,
+    grade: Grade,
     says: String,
-    /// What to do, where something is wrong.
+    /// What to do, where there is something to do.
     mend: Option<String>,
     #[serde(skip)]
     exit: Exit,
@@ -36,23 +53,26 @@ struct Finding {
 
 impl Finding {
     fn fine(what: impl Into<String>, says: impl Into<String>) -> Self {
-        Finding { what: what.into(), fine: true, says: says.into(), mend: None, exit: Exit::Fine }
+        let (what, says) = (what.into(), says.into());
+        Finding { what, fine: true, grade: Grade::Fine, says, mend: None, exit: Exit::Fine }
+    }
+
+    fn note(what: impl Into<String>, says: impl Into<String>, mend: Option<String>) -> Self {
+        Finding { grade: Grade::Note, mend, ..Finding::fine(what, says) }
     }
 
     fn wrong(what: impl Into<String>, says: impl Into<String>, mend: impl Into<String>, exit: Exit) -> Self {
-        Finding { what: what.into(), fine: false, says: says.into(), mend: Some(mend.into()), exit }
+        Finding { fine: false, grade: Grade::Wrong, mend: Some(mend.into()), exit, ..Finding::fine(what, says) }
     }
 }
 
-/// Looks at everything, prints what was found, and exits with the code of the first thing that is wrong.
+/// Looks at everything, prints what was found, and exits with the code of the gravest thing that is wrong.
 pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) -> Result<Exit, Fault> {
     let mut findings = Vec::new();
     let config = match configuration(&options, env) {
         Ok(config) => {
-            findings.push(Finding::fine(
-                "configuration",
-                format!("{}, {} servers", shown(&config.path), config.servers.len()),
-            ));
+            let says = format!("{}, {}", shown(&config.path), counted(config.servers.len(), "server"));
+            findings.push(Finding::fine("configuration", says));
             Some(config)
         }
         Err(fault) => {
@@ -60,138 +80,40 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
             None
         }
     };
-    let engine = Engine::new(engine_candidates(env));
-    let answers = look_at_engine(&engine, &mut findings).await;
+    let candidates = engine_candidates(env);
+    let addresses = candidates.clone().unwrap_or_default();
+    let engine = Engine::new(candidates);
+    let answers = engine::look(&engine, &mut findings).await;
+    let mut attempts = Vec::new();
     if answers {
-        look_at_images(&engine, &mut findings).await;
+        servers::images(&engine, &mut findings).await;
+        attempts = isolation::look(&engine, &addresses, &mut findings).await;
+    } else {
+        findings.push(isolation::untried());
     }
     if let Some(config) = &config {
-        look_at_servers(&engine, answers, config, &mut findings).await;
+        servers::look(&engine, answers, config, &mut findings).await;
         let audit = env::state_dir(options.state.as_deref(), env).join(&config.audit.path);
         findings.push(look_at_audit(&audit));
     }
     if answers {
         look_for_leftovers(&engine, &mut findings).await;
     }
-    show(&findings, arguments.json, print::colours(env));
-    Ok(findings.iter().find(|f| !f.fine).map_or(Exit::Fine, |f| f.exit))
+    show(&findings, &attempts, arguments.json, print::colours(env));
+    Ok(gravest(&findings))
 }
 
-async fn look_at_engine(engine: &Engine, findings: &mut Vec<Finding>) -> bool {
-    let found = match engine.describe().await {
-        Ok(found) => found,
-        Err(fault) => {
-            let mend = "start Docker, Colima or Podman's socket, or run scripts/setup where Debian is at hand";
-            findings.push(Finding::wrong("engine", fault.inward, mend, Exit::Isolation));
-            return false;
-        }
-    };
-    let Description { version, info } = found;
-    let word = |text: Option<String>| text.unwrap_or_else(|| "?".into());
-    let cgroup = info.cgroup_version.map_or_else(|| "?".to_owned(), |v| v.to_string());
-    let says = format!(
-        "version {}, API {}, {}, control groups v{cgroup}",
-        word(version.version),
-        word(version.api_version),
-        word(info.operating_system),
-    );
-    findings.push(Finding::fine("engine", says));
-    let security = info.security_options.unwrap_or_default();
-    findings.push(if security.iter().any(|o| o.contains("name=seccomp") && !o.contains("unconfined")) {
-        Finding::fine("seccomp", "the engine filters system calls by its default profile")
-    } else {
-        Finding::wrong(
-            "seccomp",
-            "the engine does not filter system calls",
-            "use an engine built with seccomp",
-            Exit::Isolation,
-        )
-    });
-    let lacking: Vec<&str> = [
-        (info.memory_limit, "memory"),
-        (info.swap_limit, "swap"),
-        (info.pids_limit, "pids"),
-        (info.cpu_cfs_quota, "cpu"),
-    ]
-    .into_iter()
-    .filter_map(|(has, name)| (has == Some(false)).then_some(name))
-    .collect();
-    findings.push(if lacking.is_empty() {
-        Finding::fine("limits", "memory, swap, pids and cpu can be limited")
-    } else {
-        let says = format!("the kernel cannot limit {}", lacking.join(", "));
-        Finding::wrong(
-            "limits",
-            says,
-            "enable these control groups at boot (cgroup_enable, swapaccount)",
-            Exit::Isolation,
-        )
-    });
-    true
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-async fn look_at_images(engine: &Engine, findings: &mut Vec<Finding>) {
-    for name in ["bulkhead/probe", "bulkhead/runtime"] {
-        findings.push(match engine.image(name).await {
-            Ok(image) => Finding::fine(format!("image {name}"), format!("{:.19}", image.id)),
-            Err(fault) => Finding::wrong(format!("image {name}"), fault.inward, "run scripts/setup", Exit::Isolation),
-        });
-    }
-}
-
-async fn look_at_servers(engine: &Engine, answers: bool, config: &Config, findings: &mut Vec<Finding>) {
-    let path = lock_path(config);
-    let lock = match Lock::read(&path) {
-        Ok(lock) => lock.unwrap_or_default(),
-        Err(fault) => {
-            findings.push(Finding::wrong("lock", fault.inward, "run: bulkhead lock", Exit::Usage));
-            return;
-        }
-    };
-    for server in &config.servers {
-        let name = server.name.as_str();
-        let what = format!("server {name}");
-        if let Some(why) = &server.disabled {
-            findings.push(Finding::wrong(what, format!("disabled: {why}"), "give what is missing", Exit::Usage));
-            continue;
-        }
-        let locked = lock.servers.get(name);
-        let current = locked.filter(|l| l.config == server.digest);
-        let reference = match &server.run {
-            Run::Unisolated { reason, .. } => {
-                findings.push(Finding::fine(what, format!("runs on the host, unisolated: {}", reason.as_str())));
-                continue;
-            }
-            Run::Package(_) if current.is_none() => {
-                let says =
-                    if locked.is_some() { "its configuration has changed since it was locked" } else { "not locked" };
-                findings.push(Finding::wrong(what, says, format!("run: bulkhead lock {name}"), Exit::Unavailable));
-                continue;
-            }
-            Run::Image { reference, .. } => current.and_then(|l| l.image.as_ref()).unwrap_or(reference),
-            Run::Package(_) | Run::Remote { .. } => match current.and_then(|l| l.image.as_ref()) {
-                Some(image) => image,
-                None => continue,
-            },
-        };
-        if answers {
-            findings.push(match engine.image(reference).await {
-                Ok(image) => Finding::fine(what, format!("image {:.19}", image.id)),
-                Err(fault) => Finding::wrong(what, fault.inward, how_to_get(server, config), Exit::Isolation),
-            });
-        }
-    }
-}
-
-/// How a server's image comes to be on the engine.
-fn how_to_get(server: &Server, config: &Config) -> String {
-    let images = dedicated::beside(&config.path);
-    let name = match &server.run {
-        Run::Image { reference, .. } => dedicated::named_by(reference, &images),
-        _ => None,
-    };
-    let get = name.map_or("build or pull it".to_owned(), |name| format!("run: bulkhead image build {name}"));
-    format!("{get}, then: bulkhead lock {}", server.name)
+/// A hole in what confines comes before everything else: whatever else is wrong keeps servers from running, and this
+/// does not.
+fn gravest(findings: &[Finding]) -> Exit {
+    let order = [Exit::Isolation, Exit::Audit, Exit::Usage];
+    let mut wrong = findings.iter().filter(|finding| !finding.fine).map(|finding| finding.exit);
+    let grave = order.into_iter().find(|exit| wrong.clone().any(|found| found == *exit));
+    grave.or_else(|| wrong.next()).unwrap_or(Exit::Fine)
 }
 
 fn look_at_audit(path: &std::path::Path) -> Finding {
@@ -217,27 +139,52 @@ fn look_at_audit(path: &std::path::Path) -> Finding {
 
 async fn look_for_leftovers(engine: &Engine, findings: &mut Vec<Finding>) {
     let me = Owner::this_process("check");
-    if let Ok(found) = compartment::leftovers(engine, &me).await {
-        findings.push(if found.is_empty() {
-            Finding::fine("leftovers", "none")
-        } else {
+    findings.push(match compartment::leftovers(engine, &me).await {
+        Ok(found) if found.is_empty() => Finding::fine("leftovers", "none"),
+        Ok(found) => {
             let says = format!("{} of gateways that are gone", compartment::reap::counted(&found));
             Finding::wrong("leftovers", says, "run: bulkhead reap", Exit::Isolation)
-        });
-    }
+        }
+        Err(fault) => Finding::wrong("leftovers", fault.inward, engine::RESTART, Exit::Isolation),
+    });
 }
 
-fn show(findings: &[Finding], json: bool, colours: bool) {
+fn show(findings: &[Finding], attempts: &[Attempt], json: bool, colours: bool) {
     if json {
-        print::line(&serde_json::json!({ "findings": findings }).to_string());
+        print::line(&serde_json::json!({ "findings": findings, "attempts": attempts }).to_string());
         return;
     }
+    let mut table = print::table(&["", "LOOKED AT", "FOUND"]);
     for finding in findings {
-        let (mark, colour) = if finding.fine { ("ok", 32) } else { ("WRONG", 31) };
-        let mark = if colours { format!("\u{1b}[{colour}m{mark:<5}\u{1b}[0m") } else { format!("{mark:<5}") };
-        print::line(&format!("{mark}  {}: {}", finding.what, finding.says));
-        if let Some(mend) = &finding.mend {
-            print::line(&format!("       {mend}"));
-        }
+        let (mark, colour) = match finding.grade {
+            Grade::Fine => ("ok", Color::Green),
+            Grade::Note => ("note", Color::Yellow),
+            Grade::Wrong => ("WRONG", Color::Red),
+        };
+        let mark = if colours { Cell::new(mark).fg(colour) } else { Cell::new(mark) };
+        let mut says: Vec<String> = finding.says.lines().map(|line| visible(line, 2000)).collect();
+        says.extend(finding.mend.iter().map(|mend| format!("-> {mend}")));
+        table.add_row([mark, Cell::new(&finding.what), Cell::new(says.join("\n"))]);
+    }
+    print::line(&table.trim_fmt());
+    let wrong = findings.iter().filter(|finding| !finding.fine).count();
+    let end = if wrong == 0 { "all is well".to_owned() } else { format!("{} wrong", counted(wrong, "thing")) };
+    print::line(&format!("\n{end}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gravest_decides_and_not_the_first() {
+        let wrong = |exit| Finding::wrong("x", "x", "x", exit);
+        let of = |all: &[Exit]| gravest(&all.iter().map(|exit| wrong(*exit)).collect::<Vec<_>>());
+        assert_eq!(of(&[]), Exit::Fine);
+        assert_eq!(of(&[Exit::Unavailable]), Exit::Unavailable);
+        assert_eq!(of(&[Exit::Unavailable, Exit::Usage, Exit::Audit, Exit::Isolation]), Exit::Isolation);
+        assert_eq!(of(&[Exit::Usage, Exit::Audit]), Exit::Audit);
+        assert_eq!(of(&[Exit::Unavailable, Exit::Usage]), Exit::Usage);
+        assert_eq!(gravest(&[Finding::fine("x", "x"), Finding::note("x", "x", None)]), Exit::Fine);
     }
 }

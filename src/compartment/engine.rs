@@ -1,5 +1,6 @@
 //! The engine behind its API: found, checked, and never waited for without a deadline. Knows no server.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +91,38 @@ pub struct Description {
     pub info: SystemInfo,
 }
 
+/// How the engine at an address answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As it should.
+    Answers,
+    /// There is none: no socket, or nobody who listens.
+    Absent(String),
+    /// This user may not use it.
+    Denied,
+    /// It takes connections and says nothing.
+    Hung,
+    /// It speaks an older API than is needed; which.
+    Old(String),
+    /// It answers something that is no answer.
+    Failed(String),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Answers => f.write_str("it answers"),
+            State::Absent(why) | State::Failed(why) => f.write_str(why),
+            State::Denied => f.write_str(
+                "permission denied: this user may not use it; on Linux, add the user to the group that owns the socket \
+                 (mostly \"docker\") and log in again",
+            ),
+            State::Hung => write!(f, "no answer within {HELLO:?}"),
+            State::Old(api) => write!(f, "it speaks API {api:?}; at least {}.{} is needed", FLOOR.0, FLOOR.1),
+        }
+    }
+}
+
 impl Engine {
     /// Addresses to try in their order: `unix://…`, `tcp://…`, `http://…`, `npipe://…`.
     /// Where it cannot be said where the engine is, the reason is kept for whoever needs it.
@@ -125,8 +158,11 @@ impl Engine {
                     *current = Some(Connection { docker: docker.clone(), defaults: None });
                     return Ok(docker);
                 }
-                Err(Refusal::Old(fault)) => return Err(fault),
-                Err(Refusal::Silent(why)) => tried.push(format!("{address}: {why}")),
+                Err(State::Old(api)) => {
+                    let text = format!("the container engine at {address} is too old: {}", State::Old(api));
+                    return Err(Fault::new(Class::Engine, text));
+                }
+                Err(state) => tried.push(format!("{address}: {state}")),
             }
         }
         let tried = if tried.is_empty() { self.nowhere.clone() } else { tried.join("; ") };
@@ -228,6 +264,15 @@ impl Engine {
         Ok(defaults)
     }
 
+    /// How each address answers now; or why there is none to ask.
+    pub async fn states(&self) -> Result<Vec<(String, State)>, String> {
+        let mut states = Vec::new();
+        for address in &self.candidates {
+            states.push((address.clone(), greet(address).await.err().unwrap_or(State::Answers)));
+        }
+        if states.is_empty() { Err(self.nowhere.clone()) } else { Ok(states) }
+    }
+
     /// What the engine says of itself.
     pub async fn describe(&self) -> Result<Description, Fault> {
         let docker = self.docker().await?;
@@ -247,43 +292,34 @@ async fn silence(docker: &Docker) {
     }
 }
 
-enum Refusal {
-    Silent(String),
-    Old(Fault),
-}
-
-async fn greet(address: &str) -> Result<Docker, Refusal> {
-    let silent = |why: String| Refusal::Silent(why);
-    let docker = connect(address).map_err(|error| silent(plain(&error)))?;
+async fn greet(address: &str) -> Result<Docker, State> {
+    let docker = connect(address).map_err(|error| silent(&error))?;
     let version = match tokio::time::timeout(HELLO, docker.version()).await {
         Ok(Ok(version)) => version,
-        Ok(Err(error)) => return Err(silent(plain(&error))),
-        Err(_) => return Err(silent(format!("no answer within {HELLO:?}"))),
+        Ok(Err(error)) => return Err(silent(&error)),
+        Err(_) => return Err(State::Hung),
     };
     let api = version.api_version.unwrap_or_default();
-    if parse(&api) < Some(FLOOR) {
-        let text =
-            format!("the container engine at {address} speaks API {api:?}; at least {}.{} is needed", FLOOR.0, FLOOR.1);
-        return Err(Refusal::Old(Fault::new(Class::Engine, text)));
-    }
-    Ok(docker)
+    if parse(&api) < Some(FLOOR) { Err(State::Old(api)) } else { Ok(docker) }
 }
 
-/// What the system said, below the words of the libraries above it; a missing right is told with its remedy.
-fn plain(error: &Error) -> String {
+/// What the system said, below the words of the libraries above it.
+fn silent(error: &Error) -> State {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(at) = cause {
         match at.downcast_ref::<std::io::Error>() {
-            Some(io) if io.kind() == std::io::ErrorKind::PermissionDenied => {
-                return "permission denied: this user may not use it; on Linux, add the user to the group that owns the \
-                        socket (mostly \"docker\") and log in again"
-                    .to_owned();
-            }
-            Some(io) => return io.to_string(),
+            Some(io) if io.kind() == PermissionDenied => return State::Denied,
+            Some(io) if matches!(io.kind(), NotFound | ConnectionRefused) => return State::Absent(io.to_string()),
+            Some(io) => return State::Failed(io.to_string()),
             None => cause = at.source(),
         }
     }
-    error.to_string()
+    match error {
+        // The client looks for the socket before it connects.
+        Error::SocketNotFoundError(_) => State::Absent("there is no such socket".to_owned()),
+        _ => State::Failed(error.to_string()),
+    }
 }
 
 fn connect(address: &str) -> Result<Docker, Error> {

@@ -31,6 +31,8 @@ pub const HOSTNAME: &str = "server";
 pub const HOME: &str = "/home/mcp";
 /// Open files.
 pub const NOFILE: i64 = 1024;
+/// What fits into /tmp, in bytes.
+pub const TMP: u64 = 64 * MIB;
 /// Shared memory, in bytes.
 pub const SHM: u64 = 64 * MIB;
 
@@ -286,10 +288,10 @@ fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
 /// All belong to the user: where an image has such a directory, the engine gives it the mode it has there, which need not
 /// let anybody else write.
 fn tmpfs(uid: u32) -> Vec<Tmpfs> {
-    [("/tmp", 64, "1777"), ("/run", 16, "1777"), (HOME, 64, "0700")]
-        .map(|(at, mib, mode)| {
+    [("/tmp", TMP, "1777"), ("/run", 16 * MIB, "1777"), (HOME, 64 * MIB, "0700")]
+        .map(|(at, size, mode)| {
             let options = format!("rw,nosuid,nodev,noexec,mode={mode},uid={uid},gid={uid}");
-            Tmpfs { at, size: mib * MIB, options }
+            Tmpfs { at, size, options }
         })
         .into()
 }

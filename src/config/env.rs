@@ -38,7 +38,7 @@ impl Environment for ProcessEnvironment {
     }
 }
 
-/// An environment of fixed variables, for tests.
+/// An environment of fixed variables: for what must not depend on the process's own, and for tests.
 #[derive(Clone, Debug, Default)]
 pub struct Fixed(pub BTreeMap<String, String>);
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use super::env::Environment;
+use super::env::{Environment, Fixed};
 use super::fault::{Faults, Sink};
 use super::file::{Syntax, Table, parse, read_trusted};
 use super::import;
@@ -46,8 +46,22 @@ pub fn load(path: &Path, env: &dyn Environment) -> Result<Config, Faults> {
     sink.finish(path, config)
 }
 
+/// A server of the program's own, from an entry in the words of the file, in TOML, that stands in none: whatever the
+/// entry leaves out is as in everybody's.
+pub fn own(name: &str, entry: &str) -> Result<Server, Faults> {
+    let sink = Sink::default();
+    let path = Path::new("(the program's own)");
+    let text = format!("[servers.{name}]\n{entry}\n");
+    let config = understand(path, text.into_bytes(), &Fixed::default(), &sink);
+    sink.finish(path, config.and_then(|config| config.servers.into_iter().next()))
+}
+
 fn read(path: &Path, env: &dyn Environment, sink: &Sink) -> Option<Config> {
     let bytes = read_trusted(path, LARGEST).map_err(|why| sink.whole(why)).ok()?;
+    understand(path, bytes, env, sink)
+}
+
+fn understand(path: &Path, bytes: Vec<u8>, env: &dyn Environment, sink: &Sink) -> Option<Config> {
     let digest = crate::hex(&Sha256::digest(&bytes));
     let text = String::from_utf8(bytes).map_err(|_| sink.whole("is not UTF-8")).ok()?;
     let syntax = Syntax::of(path);

@@ -1,7 +1,11 @@
 //! Isolation on the real engine: proven, refused, ended, cleared away. Needs the images of `scripts/setup`, and the
 //! fixture server's.
 
+mod check;
 mod endings;
+// What the attempts are given to reach, abstract sockets and processes, are things of Linux.
+#[cfg(target_os = "linux")]
+mod escape;
 mod lease;
 mod mutation;
 mod proven;

@@ -71,6 +71,8 @@ struct Rules {
     failure: Option<(Call, Failure)>,
     /// What the engine is made to warn of.
     warning: Option<&'static str>,
+    /// Changes answers, each by a part of the path that is asked.
+    answers: Vec<(&'static str, Change)>,
     /// Once it hangs, nothing at all is answered any more.
     all_hang: bool,
 }
@@ -124,6 +126,11 @@ impl Proxy {
     /// Warns when a server's container is created.
     pub fn warning(warning: &'static str) -> Self {
         Proxy::with(Rules { warning: Some(warning), ..Rules::default() })
+    }
+
+    /// Changes what is answered to whoever asks for a path with this in it.
+    pub fn answering(path: &'static str, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Proxy::with(Rules { answers: vec![(path, Box::new(change))], ..Rules::default() })
     }
 
     fn with(rules: Rules) -> Self {
@@ -304,6 +311,15 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
             client.write_all(&answer.bytes(None)).await?;
             tokio::io::copy_bidirectional(&mut client, &mut engine).await?;
             return Ok(());
+        }
+        let told = state.rules.answers.iter().find(|(part, _)| method == "GET" && path.contains(part));
+        if let (Some((_, change)), "200") = (told, status) {
+            let mut told: Value = serde_json::from_slice(&answer.body(&mut engine).await?)?;
+            change(&mut told);
+            let body = serde_json::to_vec(&told)?;
+            client.write_all(&answer.bytes(Some(body.len()))).await?;
+            client.write_all(&body).await?;
+            continue;
         }
         let rewritten: Option<Rewrite> = match (call, status) {
             (Some(Call::Inspect), "200") => Some(report),
