@@ -9,6 +9,7 @@ pub mod handshake;
 pub mod instance;
 pub mod link;
 mod obituary;
+mod pace;
 pub mod peer;
 pub mod pool;
 pub mod tail;
