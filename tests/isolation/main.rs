@@ -7,6 +7,8 @@ mod endings;
 #[cfg(target_os = "linux")]
 mod escape;
 mod mutation;
+#[cfg(target_os = "linux")]
+mod opened;
 mod proven;
 mod proxy;
 mod reap;
