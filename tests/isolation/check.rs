@@ -5,6 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
 
+use bulkhead::compartment::Owner;
 use serde_json::{Value, json};
 
 use super::proxy::Proxy;
@@ -197,6 +198,18 @@ async fn engines_without_root_and_with_shifted_users_are_told_and_fine() {
         assert!(finding["says"].as_str().unwrap().contains(says), "{finding}");
         assert_eq!(checked.on("isolation")["fine"], true);
     }
+}
+
+#[tokio::test]
+async fn containers_of_a_gateway_that_is_gone() {
+    let gone = Owner { pid: 4_000_000_000, ..Owner::this_process("gone") };
+    let mut labels = gone.labels();
+    labels
+        .extend([("org.bulkhead.role", "server"), ("org.bulkhead.server", "notes")].map(|(k, v)| (k.into(), v.into())));
+    let left = json!({ "Id": "feedfacefeedface", "State": "running", "Labels": labels });
+    let proxy = Proxy::answering("/containers/json", move |list| list.as_array_mut().unwrap().push(left.clone()));
+    let checked = before(&proxy).await;
+    checked.is_wrong("leftovers", "feedfacefeed (notes)", "bulkhead reap");
 }
 
 // === images ===

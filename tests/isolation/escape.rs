@@ -22,7 +22,7 @@ use tokio::process::{Child, Command};
 
 use super::support::{FIXTURE, Gateway, LONG, docker, fixture, server, socket};
 
-const IMAGE: &str = "bulkhead/probe";
+pub const IMAGE: &str = "bulkhead/probe";
 /// At least so many attempts, or the canary has lost some.
 const LEAST: usize = 100;
 const SERVER: &str = r#"
@@ -139,7 +139,7 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-fn shown(attempts: &[Attempt]) -> String {
+pub fn shown(attempts: &[Attempt]) -> String {
     let row = |a: &Attempt| {
         let mark = if a.broke { "BROKE" } else { "held" };
         format!("{mark:<6} {:<22} {}: {}", a.rule, a.name, a.how)
@@ -316,10 +316,10 @@ fn loose(around: &Surroundings) -> ContainerCreateBody {
     }
 }
 
-/// Everything that such a container says.
-async fn run_loose(around: &Surroundings) -> Vec<u8> {
+/// Everything that a container of this kind says on its output; made by nothing but the engine's API.
+pub async fn run(body: ContainerCreateBody) -> Vec<u8> {
     let docker = docker().await;
-    let id = docker.create_container(None::<CreateContainerOptions>, loose(around)).await.unwrap().id;
+    let id = docker.create_container(None::<CreateContainerOptions>, body).await.unwrap().id;
     let options = AttachContainerOptionsBuilder::new().stream(true).stdin(true).stdout(true).stderr(true).build();
     let AttachContainerResults { mut output, mut input } = docker.attach_container(&id, Some(options)).await.unwrap();
     docker.start_container(&id, None::<StartContainerOptions>).await.unwrap();
@@ -327,11 +327,9 @@ async fn run_loose(around: &Surroundings) -> Vec<u8> {
     let mut said = Vec::new();
     let all = async {
         while let Some(Ok(piece)) = output.next().await {
-            let (LogOutput::StdOut { message }
-            | LogOutput::StdErr { message }
-            | LogOutput::StdIn { message }
-            | LogOutput::Console { message }) = piece;
-            said.extend_from_slice(&message);
+            if let LogOutput::StdOut { message } | LogOutput::Console { message } = piece {
+                said.extend_from_slice(&message);
+            }
         }
     };
     let ended = tokio::time::timeout(LONG, all).await;
@@ -343,7 +341,7 @@ async fn run_loose(around: &Surroundings) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_attempt_succeeds_where_nothing_holds_it() {
     let around = Surroundings::new().await;
-    let said = run_loose(&around).await;
+    let said = run(loose(&around)).await;
     around.end().await;
     let attempts = canary::read(&said).unwrap_or_else(|why| panic!("it {why}: {}", String::from_utf8_lossy(&said)));
     say(&shown(&attempts));

@@ -8,6 +8,8 @@ mod endings;
 mod escape;
 mod lease;
 mod mutation;
+#[cfg(target_os = "linux")]
+mod opened;
 mod proven;
 mod proxy;
 mod reap;
