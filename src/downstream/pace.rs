@@ -12,7 +12,7 @@ use super::link::Output;
 /// What is read as fast as it comes, bytes: more than a server has to say at once, results of the usual largest size
 /// included.
 const BURST: f64 = 64.0 * 1024.0 * 1024.0;
-/// How much is read in a second beyond that, bytes. The engine spends some three seconds of a processor on a gigabyte.
+/// How much is read in a second beyond that, bytes. The engine spends seconds of a processor on each gigabyte.
 const RATE: f64 = 64.0 * 1024.0 * 1024.0;
 /// The shortest pause: shorter ones would cost more than they spare.
 const PAUSE: Duration = Duration::from_millis(5);
