@@ -137,12 +137,19 @@ fn look_at_audit(path: &std::path::Path) -> Finding {
     }
 }
 
+/// Leftovers that are named each.
+const LEFT: usize = 5;
+
 async fn look_for_leftovers(engine: &Engine, findings: &mut Vec<Finding>) {
     let me = Owner::this_process("check");
     findings.push(match compartment::leftovers(engine, &me).await {
         Ok(found) if found.is_empty() => Finding::fine("leftovers", "none"),
         Ok(found) => {
-            let says = format!("{} of gateways that are gone", compartment::reap::counted(&found));
+            let mut says = format!("{} of gateways that are gone:", compartment::reap::counted(&found));
+            says.extend(found.iter().take(LEFT).map(|item| format!("\n{item}")));
+            if found.len() > LEFT {
+                says.push_str(&format!("\nand {} more", found.len() - LEFT));
+            }
             Finding::wrong("leftovers", says, "run: bulkhead reap", Exit::Isolation)
         }
         Err(fault) => Finding::wrong("leftovers", fault.inward, engine::RESTART, Exit::Isolation),

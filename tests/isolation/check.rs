@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use bulkhead::compartment::Owner;
+use bulkhead::compartment::lease::{Lease, Terms};
 use serde_json::{Value, json};
 
 use super::proxy::Proxy;
@@ -203,7 +204,7 @@ async fn engines_without_root_and_with_shifted_users_are_told_and_fine() {
 #[tokio::test]
 async fn containers_of_a_gateway_that_is_gone() {
     let gone = Owner { pid: 4_000_000_000, ..Owner::this_process("gone") };
-    let mut labels = gone.labels();
+    let mut labels = gone.labels(Lease::from_now(Terms::default().instance));
     labels
         .extend([("org.bulkhead.role", "server"), ("org.bulkhead.server", "notes")].map(|(k, v)| (k.into(), v.into())));
     let left = json!({ "Id": "feedfacefeedface", "State": "running", "Labels": labels });

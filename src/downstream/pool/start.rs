@@ -255,9 +255,10 @@ impl Pool {
 }
 
 fn ended(ending: &Ending, ours: bool, reason: &str) -> (ServerWord, String) {
-    let word = match (ending.oom, ours) {
-        (true, _) => ServerWord::Oom,
-        (false, true) => ServerWord::Stopped,
+    let word = match (ours, ending.oom) {
+        // A process of it may have run out of memory long before; the reason says so.
+        (true, _) => ServerWord::Stopped,
+        (false, true) => ServerWord::Oom,
         (false, false) => ServerWord::Crashed,
     };
     (word, reason.to_owned())
