@@ -1,6 +1,7 @@
 //! A container's end: waited for, brought about, and looked at before it is removed. Knows no MCP.
 
 use std::future::Future;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use bollard::models::ContainerState;
 use bollard::query_parameters::{RemoveContainerOptions, StopContainerOptions};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::link::{Ending, Process};
 use super::obituary::{Heard, Obituary};
@@ -26,6 +29,28 @@ const TRIES: usize = 3;
 const LATER: usize = 60;
 /// Longest pause between two such tries.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// The removals of this process that go on when nobody waits for them any more.
+static REMOVALS: LazyLock<Removals> = LazyLock::new(Removals::default);
+
+#[derive(Default)]
+struct Removals {
+    tasks: TaskTracker,
+    hurry: CancellationToken,
+}
+
+/// Waits, at most so long, until every container is removed that could not be removed at once. From now on they are
+/// tried without long pauses: who calls this is about to end.
+pub async fn cleared(within: Duration) {
+    REMOVALS.hurry.cancel();
+    REMOVALS.tasks.close();
+    if tokio::time::timeout(within, REMOVALS.tasks.wait()).await.is_err() {
+        tracing::warn!(
+            "{} containers could not be removed; the next gateway or `bulkhead reap` will",
+            REMOVALS.tasks.len()
+        );
+    }
+}
 
 /// A container that is ours to end. Dropped without an end, it is killed and removed by a task of its own.
 pub struct Attached {
@@ -89,7 +114,7 @@ impl Attached {
     async fn remove(&self) {
         if !self.container.remove().await {
             tracing::warn!(container = %self.container.id, "could not be removed yet; it will be tried again");
-            tokio::spawn(self.container.clone().remove_later());
+            REMOVALS.tasks.spawn(self.container.clone().remove_later());
         }
         self.cared_for.store(true, Relaxed);
     }
@@ -145,7 +170,10 @@ impl Container {
 
     async fn remove_later(self) {
         for n in 0..LATER {
-            tokio::time::sleep(PAUSE.min(Duration::from_secs(1) * (n as u32 + 1))).await;
+            let pause = PAUSE.min(Duration::from_secs(1) * (n as u32 + 1));
+            if tokio::time::timeout(pause, REMOVALS.hurry.cancelled()).await.is_ok() {
+                tokio::time::sleep(AGAIN).await;
+            }
             if self.remove_once().await {
                 return;
             }
@@ -182,11 +210,14 @@ impl Drop for Attached {
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let container = self.container.clone();
-        runtime.spawn(async move {
-            if !container.remove().await {
-                container.remove_later().await;
-            }
-        });
+        REMOVALS.tasks.spawn_on(
+            async move {
+                if !container.remove().await {
+                    container.remove_later().await;
+                }
+            },
+            &runtime,
+        );
     }
 }
 

@@ -18,6 +18,7 @@ use crate::name::Principal;
 use crate::route::Listing;
 use crate::route::lock::Lock;
 
+use super::attached;
 use super::budget::Budget;
 use super::instance::Instance;
 use super::trouble::Trouble;
@@ -30,6 +31,9 @@ pub use status::State;
 
 /// How long the records of what has ended are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// How long the engine may take to remove what it could not remove before.
+const CLEARED: Duration = Duration::from_secs(3);
 
 /// How long a server may take to end by itself once its input is closed.
 pub const GRACE: Duration = Duration::from_secs(3);
@@ -271,6 +275,7 @@ impl Pool {
         if tokio::time::timeout(LAST_WORDS, self.lives.wait()).await.is_err() {
             tracing::warn!("{} instances may lack the record of their end", self.lives.len());
         }
+        attached::cleared(CLEARED).await;
         self.engine.forget_sessions(None).await;
     }
 }

@@ -22,11 +22,14 @@ const SOON: Duration = Duration::from_secs(20);
 /// The servers of every round.
 const SERVERS: [&str; 3] = ["tame", "deaf", "forking"];
 
+/// A server that only a kill ends.
+const DEAF: [&str; 2] = ["--ignore-eof", "--ignore-term"];
+
 /// The configuration of every round. There is room for three instances and no more: one that is lost must give its
 /// share back before another one can take its place.
-fn three() -> String {
+fn three(deaf: &[&str]) -> String {
     let tame = contained("tame", &[]) + "state = \"/data\"\n";
-    let others = contained("deaf", &["--ignore-eof", "--ignore-term"]) + &contained("forking", &["--fork"]);
+    let others = contained("deaf", deaf) + &contained("forking", &["--fork"]);
     format!("{NO_LIMITS}[limits.total]\ninstances = 3\n{tame}{others}")
 }
 

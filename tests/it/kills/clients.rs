@@ -5,13 +5,13 @@ use std::path::Path;
 use crate::support::site::BULKHEAD;
 use crate::support::{PATIENCE, Serving, Site, wait_for, wait_until};
 
-use super::{Client, Moment, containers, interrupted, rounds, three};
+use super::{Client, DEAF, Moment, containers, interrupted, rounds, three};
 
 const MOMENTS: [Moment; 4] = [Moment::Begun, Moment::Greeted, Moment::Called, Moment::InFlight];
 
 #[test]
 fn fifteen_clients_close_their_end() {
-    let servers = three();
+    let servers = three(&DEAF);
     rounds(15, 4, |engine, random| {
         let moment = random.one_of(&MOMENTS);
         let site = Site::at(engine, &servers);
@@ -31,7 +31,7 @@ fn fifteen_clients_close_their_end() {
 
 #[test]
 fn fifteen_clients_are_killed() {
-    let servers = three();
+    let servers = three(&DEAF);
     rounds(15, 4, |engine, random| {
         let moment = random.one_of(&MOMENTS);
         let site = Site::at(engine, &servers);

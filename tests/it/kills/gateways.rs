@@ -4,11 +4,11 @@ use rustix::process::Signal;
 
 use crate::support::{PATIENCE, Site, wait_until};
 
-use super::{Client, Moment, containers, interrupted, rounds, three};
+use super::{Client, DEAF, Moment, containers, interrupted, rounds, three};
 
 #[test]
 fn forty_gateways_are_killed() {
-    let servers = three();
+    let servers = three(&DEAF);
     rounds(40, 4, |engine, random| {
         let all = [Moment::Begun, Moment::Greeted, Moment::Called, Moment::Called, Moment::InFlight, Moment::Closed];
         let moment = random.one_of(&all);
