@@ -141,12 +141,12 @@ fn reap_says_what_it_removed_and_why_it_left_the_rest() {
 
 // === bakes ===
 
-/// What carries the process id of a bake: its containers and images.
+/// The containers and passing images of a bake, by the process that it belongs to. That process starts a server, too.
 fn of_bake(pid: u32) -> (Vec<String>, Vec<String>) {
-    let label = format!("label=org.bulkhead.owner.pid={pid}");
-    let lines = |args: &[&str]| docker(args).lines().map(str::to_owned).collect();
-    let containers = lines(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &label]);
-    (containers, lines(&["images", "--quiet", "--no-trunc", "--filter", &label, "--filter", "label=org.bulkhead.bake"]))
+    let owner = format!("label=org.bulkhead.owner.pid={pid}");
+    let bake = ["--quiet", "--no-trunc", "--filter", &owner, "--filter", "label=org.bulkhead.role=bake"];
+    let lines = |command: &[&str]| docker(&[command, &bake].concat()).lines().map(str::to_owned).collect();
+    (lines(&["ps", "--all"]), lines(&["images"]))
 }
 
 #[test]
