@@ -29,6 +29,17 @@ impl Peer {
         }
     }
 
+    /// What came after the last line end. A message may lack its own; half of one is no answer, and whoever waits for it
+    /// is to learn that the server ended.
+    pub(super) async fn receive_last(&self, line: Line) {
+        let whole =
+            matches!(&line, Line::Whole(bytes) if serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok());
+        match whole {
+            true => self.receive(line).await,
+            false => drop(self.counters.noise.fetch_add(1, Relaxed)),
+        }
+    }
+
     async fn message(&self, text: &str) {
         let envelope = match Envelope::parse(text) {
             Ok(envelope) => envelope,

@@ -56,7 +56,7 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
     };
     drop(end);
     if let Some(line) = split.finish() {
-        peer.receive(line).await;
+        peer.receive_last(line).await;
     }
     peer.end.send_replace(Some(ending));
     // Everybody who still waits learns of the end by the loss of the sender.

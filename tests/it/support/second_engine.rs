@@ -222,7 +222,6 @@ fn hindrance() -> Option<String> {
 }
 
 /// Notes that a test could not be made, and why; where nothing may be left out, it fails.
-#[expect(clippy::print_stderr, reason = "a test says what it leaves out")]
 fn skipped(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let note = format!("skipped: {test} needs an engine of its own: {why}");
