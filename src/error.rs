@@ -61,11 +61,6 @@ impl Class {
         }
     }
 
-    /// Whether the same call can be sent again without doing its work twice: true only where it never left.
-    pub fn retry_is_safe(self) -> bool {
-        matches!(self, Class::RateLimited | Class::Unavailable | Class::Engine | Class::Audit)
-    }
-
     /// The exit code of a command that ends with this failure.
     pub fn exit(self) -> Exit {
         match self {
@@ -168,12 +163,5 @@ mod tests {
         }
         assert_eq!((of(Class::Engine), of(Class::Isolation)), (6, 6));
         assert_eq!((of(Class::Audit), of(Class::Bug)), (7, 70));
-    }
-
-    #[test]
-    fn a_call_that_may_have_reached_its_server_is_never_safe_to_retry() {
-        for c in [Class::Timeout, Class::Crashed, Class::TooLarge, Class::Malformed, Class::Cancelled] {
-            assert!(!c.retry_is_safe(), "{c:?}");
-        }
     }
 }

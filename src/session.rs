@@ -126,7 +126,8 @@ impl Session {
     }
 
     /// Requests without an answer yet.
-    pub fn open_requests(&self) -> usize {
+    #[cfg(test)]
+    fn open_requests(&self) -> usize {
         self.open.len()
     }
 

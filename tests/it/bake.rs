@@ -8,7 +8,7 @@ use bollard::Docker;
 use bollard::query_parameters::{
     BuildImageOptionsBuilder, ListContainersOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
 };
-use bulkhead::compartment::bake::{Baked, LABEL_BAKE, bake};
+use bulkhead::compartment::bake::{Baked, bake};
 use bulkhead::config::{Package, Runner};
 use bulkhead::error::{Class, Fault};
 use bulkhead::name::ServerName;
@@ -194,15 +194,20 @@ async fn a_bake_that_is_dropped_leaves_no_container() {
         () = async { installing.notified().await; container(&docker, true).await } => (),
     }
     container(&docker, false).await;
-    for image in images(LABEL_BAKE).await {
+    for image in images(&own()).await {
         let force = RemoveImageOptionsBuilder::new().force(true).build();
         docker.remove_image(&image, Some(force), None).await.unwrap();
     }
 }
 
+/// What this process bakes, and nobody else.
+fn own() -> String {
+    format!("org.bulkhead.owner.pid={}", std::process::id())
+}
+
 /// Waits until a container of a bake is there, or none is.
 async fn container(docker: &Docker, there: bool) {
-    let filters = HashMap::from([("label", vec![LABEL_BAKE])]);
+    let filters = HashMap::from([("label", vec![own()])]);
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
     for _ in 0..200 {
         if docker.list_containers(Some(options.clone())).await.unwrap().is_empty() != there {
