@@ -1,63 +1,40 @@
 //! How fast a server's output is read. What is not read waits in the server's pipe and holds up nobody else, while a flood
 //! that is read as fast as it comes costs the engine and us the processors that other servers need. Knows no message.
 
-use std::io;
-use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use futures_util::{Stream, StreamExt as _};
-
-use super::link::Output;
-
-/// What is read as fast as it comes, bytes: more than a server has to say at once, results of the usual largest size
-/// included.
+/// What is read as fast as it comes, bytes: more than a server has to say at once without being asked.
 const BURST: f64 = 64.0 * 1024.0 * 1024.0;
-/// How much is read in a second beyond that, bytes. The engine spends seconds of a processor on each gigabyte.
+/// How much is read in a second beyond that, bytes. The engine spends some three seconds of a processor on a gigabyte.
 const RATE: f64 = 64.0 * 1024.0 * 1024.0;
 /// The shortest pause: shorter ones would cost more than they spare.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The output of a server, as [`Link`](super::link::Link) has it.
-type Pieces = Pin<Box<dyn Stream<Item = io::Result<Output>> + Send>>;
-
-/// The same output, read no faster than that.
-pub fn paced(output: Pieces) -> Pieces {
-    let mut pace = Pace::new(Instant::now());
-    let paced = output.then(move |piece| {
-        let length = match &piece {
-            Ok(Output::Stdout(bytes) | Output::Stderr(bytes)) => bytes.len(),
-            Err(_) => 0,
-        };
-        let pause = pace.read(length, Instant::now());
-        async move {
-            if let Some(pause) = pause {
-                tokio::time::sleep(pause).await;
-            }
-            piece
-        }
-    });
-    Box::pin(paced)
-}
-
-/// What was read lately, less what time has paid off.
+/// What was read lately, less what time has paid off and what somebody had asked for.
 #[derive(Debug)]
-struct Pace {
+pub(super) struct Pace {
     owed: f64,
     at: Instant,
 }
 
 impl Pace {
-    fn new(now: Instant) -> Self {
+    /// Nothing read yet.
+    pub(super) fn new(now: Instant) -> Self {
         Pace { owed: 0.0, at: now }
     }
 
     /// Takes down that so many bytes were read at `now`, and says how long to read no more.
-    fn read(&mut self, bytes: usize, now: Instant) -> Option<Duration> {
+    pub(super) fn read(&mut self, bytes: usize, now: Instant) -> Option<Duration> {
         let paid = now.saturating_duration_since(self.at).as_secs_f64() * RATE;
         self.owed = (self.owed - paid).max(0.0) + bytes as f64;
         self.at = now;
         let pause = Duration::from_secs_f64((self.owed - BURST).max(0.0) / RATE);
         (pause >= PAUSE).then_some(pause)
+    }
+
+    /// So many of the bytes were the answer to a request: however large, it was asked for.
+    pub(super) fn wanted(&mut self, bytes: usize) {
+        self.owed -= bytes as f64;
     }
 }
 
@@ -86,6 +63,16 @@ mod tests {
         // After a rest it may speak at once again.
         let rested = start + flood + Duration::from_secs(2);
         assert_eq!(time_for(64 << 20, &mut pace, rested), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_not_paced() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        for _ in 0..100 {
+            assert_eq!(time_for(32 << 20, &mut pace, start), Duration::ZERO);
+            pace.wanted(32 << 20);
+        }
     }
 
     #[test]

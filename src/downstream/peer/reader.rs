@@ -15,7 +15,8 @@ use super::{Answer, Peer};
 const STUCK: Duration = Duration::from_secs(2);
 
 impl Peer {
-    pub(super) async fn receive(&self, line: Line) {
+    /// Takes in a line; whether it was an answer that somebody waited for.
+    pub(super) async fn receive(&self, line: Line) -> bool {
         match line {
             Line::Whole(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
@@ -23,9 +24,12 @@ impl Peer {
                 if mended.len() != bytes.len() || mended.as_bytes() != bytes {
                     self.counters.mended.fetch_add(1, Relaxed);
                 }
-                self.message(&mended).await;
+                self.message(&mended).await
             }
-            Line::TooLong { head, tail, length } => self.too_long(&head, &tail, length),
+            Line::TooLong { head, tail, length } => {
+                self.too_long(&head, &tail, length);
+                false
+            }
         }
     }
 
@@ -35,19 +39,22 @@ impl Peer {
         let whole =
             matches!(&line, Line::Whole(bytes) if serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok());
         match whole {
-            true => self.receive(line).await,
+            true => drop(self.receive(line).await),
             false => drop(self.counters.noise.fetch_add(1, Relaxed)),
         }
     }
 
-    async fn message(&self, text: &str) {
+    async fn message(&self, text: &str) -> bool {
         let envelope = match Envelope::parse(text) {
             Ok(envelope) => envelope,
-            Err(defect) => return self.defective(text, &defect),
+            Err(defect) => {
+                self.defective(text, &defect);
+                return false;
+            }
         };
         match envelope.kind {
-            Kind::Result { id, result } => self.answer(&id, Answer::Result(result.get().to_owned())),
-            Kind::Error { id: Some(id), error } => self.answer(&id, Answer::Error(error.get().to_owned())),
+            Kind::Result { id, result } => return self.answer(&id, Answer::Result(result.get().to_owned())),
+            Kind::Error { id: Some(id), error } => return self.answer(&id, Answer::Error(error.get().to_owned())),
             Kind::Error { id: None, .. } => self.stray(),
             Kind::Request { id, method, .. } => self.request(&id, &method),
             Kind::Notification { method, params } => match method.as_ref() {
@@ -56,6 +63,7 @@ impl Peer {
                 _ => self.stray(),
             },
         }
+        false
     }
 
     /// A line that is no message is noise, unless it is under the id of a request: then that one must not wait for ever.
@@ -69,16 +77,20 @@ impl Peer {
             Defect::NotJson => (None, ""),
         };
         match id.filter(|id| number(id.json()).is_some_and(|n| self.waiting.contains_key(&n))) {
-            Some(id) => self.answer(&id, Answer::Malformed(why)),
+            Some(id) => drop(self.answer(&id, Answer::Malformed(why))),
             None => drop(self.counters.noise.fetch_add(1, Relaxed)),
         }
     }
 
-    fn answer(&self, id: &Id, answer: Answer) {
+    /// Whether somebody waited for it.
+    fn answer(&self, id: &Id, answer: Answer) -> bool {
         // The sender is gone where the caller withdrew in this very moment.
         match number(id.json()).and_then(|n| self.waiting.remove(&n)) {
-            Some((_, waiting)) => drop(waiting.answer.send(answer)),
-            None => self.stray(),
+            Some((_, waiting)) => waiting.answer.send(answer).is_ok(),
+            None => {
+                self.stray();
+                false
+            }
         }
     }
 
@@ -119,7 +131,7 @@ impl Peer {
             _ => None,
         };
         match found.or_else(only) {
-            Some(n) => self.answer(&Id::from(n), Answer::TooLarge(length)),
+            Some(n) => drop(self.answer(&Id::from(n), Answer::TooLarge(length))),
             None => drop(self.counters.noise.fetch_add(1, Relaxed)),
         }
     }

@@ -2,16 +2,17 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::wire::Lines;
+use crate::wire::{Line, Lines};
 
 use super::super::link::{Link, Output};
+use super::super::pace::Pace;
 use super::{Limits, Peer};
 
 /// Lines written at once.
@@ -22,11 +23,12 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
     let stop_writing = CancellationToken::new();
     let writer = tokio::spawn(write(input, lines, stop_writing.clone()));
     let mut split = Lines::new(limits.cap);
+    let mut pace = Pace::new(Instant::now());
     loop {
         tokio::select! {
             piece = output.next() => match piece {
                 Some(Ok(piece)) => tokio::select! {
-                    () = take(&peer, &mut split, piece) => {}
+                    () = take(&peer, &mut split, piece, &mut pace) => {}
                     () = peer.closing.cancelled() => break,
                 },
                 Some(Err(error)) => {
@@ -49,7 +51,7 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
         tokio::select! {
             ending = &mut end => break ending,
             piece = output.next(), if open => match piece {
-                Some(Ok(piece)) => take(&peer, &mut split, piece).await,
+                Some(Ok(piece)) => take(&peer, &mut split, piece, &mut pace).await,
                 _ => open = false,
             },
         }
@@ -63,16 +65,28 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
     peer.waiting.clear();
 }
 
-async fn take(peer: &Peer, split: &mut Lines, piece: Output) {
+/// Takes in a piece of output, at the pace at which output is read.
+async fn take(peer: &Peer, split: &mut Lines, piece: Output, pace: &mut Pace) {
+    let (Output::Stdout(bytes) | Output::Stderr(bytes)) = &piece;
+    let pause = pace.read(bytes.len(), Instant::now());
     match piece {
         Output::Stdout(bytes) => {
             let mut lines = Vec::new();
             split.push(&bytes, |line| lines.push(line));
             for line in lines {
-                peer.receive(line).await;
+                let length = match &line {
+                    Line::Whole(bytes) => bytes.len(),
+                    Line::TooLong { .. } => 0,
+                };
+                if peer.receive(line).await {
+                    pace.wanted(length);
+                }
             }
         }
         Output::Stderr(bytes) => peer.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes),
+    }
+    if let Some(pause) = pause {
+        tokio::time::sleep(pause).await;
     }
 }
 

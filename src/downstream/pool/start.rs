@@ -14,7 +14,6 @@ use crate::route::Listing;
 use super::super::handshake::{self, Listed};
 use super::super::instance::{Confinement, Instance, Next};
 use super::super::link::{Ending, Link};
-use super::super::pace::paced;
 use super::super::peer::{Limits, Peer};
 use super::super::trouble::{SUSTAINED, When};
 use super::super::unisolated;
@@ -72,7 +71,6 @@ impl Pool {
         let (link, confinement) = self.launch(entry, owner, lease, deadline).await?;
         self.record(entry, ServerWord::Started, &confinement, None);
         let limits = Limits { cap: server.max_result + ENVELOPE, grace: GRACE };
-        let link = Link { output: paced(link.output), ..link };
         let peer = Peer::new(server.name.clone(), link, limits, self.redactor.clone());
         let opened = async {
             let greeting = handshake::greet(&peer, &server.name, deadline).await?;
