@@ -72,12 +72,9 @@ fn gateway_text(gateway: &Value, detailed: &[String], colours: bool) -> String {
     }
     out.push_str(&table.trim_fmt());
     out.push('\n');
-    for server in servers {
-        out.push_str(&notes(server));
-        if detailed.iter().any(|name| server["name"] == **name) {
-            out.push_str(&evidence(server));
-        }
-    }
+    servers.iter().for_each(|server| out.push_str(&notes(server)));
+    let wanted = servers.iter().filter(|server| detailed.iter().any(|name| server["name"] == **name));
+    wanted.for_each(|server| out.push_str(&evidence(server)));
     out
 }
 
@@ -109,11 +106,20 @@ fn notes(server: &Value) -> String {
 
 fn evidence(server: &Value) -> String {
     let mut out = String::new();
-    for instance in server["instances"].as_array().into_iter().flatten() {
+    let instances = server["instances"].as_array().into_iter().flatten();
+    let proven: Vec<_> = instances.filter(|instance| !instance["evidence"]["controls"].is_null()).collect();
+    if proven.is_empty() {
+        let why = match server["isolation"].as_str() {
+            Some("unisolated") => "it runs on the host, where nothing confines it",
+            _ => "no container of it runs now; a call starts one",
+        };
+        return format!("\n{}: no evidence, since {why}\n", word(&server["name"]));
+    }
+    for instance in proven {
         let mut table = print::table(&["CONTROL", "ASKED", "ENGINE", "INSIDE", "HOLDS"]);
         for control in instance["evidence"]["controls"].as_array().into_iter().flatten() {
             let holds = if control["holds"] == true { "yes" } else { "NO" };
-            let cell = |key: &str| visible(&word(&control[key]), 200);
+            let cell = |key: &str| visible(&reading(control, key), 200);
             table.add_row([cell("control"), cell("asked"), cell("engine"), cell("inside"), holds.to_owned()]);
         }
         out.push_str(&format!(
@@ -124,6 +130,17 @@ fn evidence(server: &Value) -> String {
         ));
     }
     out
+}
+
+/// A reading for people: bytes and processors as they stand in a configuration.
+fn reading(control: &Value, key: &str) -> String {
+    let text = word(&control[key]);
+    let number: Option<u64> = text.parse().ok();
+    match (control["control"].as_str(), number) {
+        (Some("memory" | "swap"), Some(bytes)) if bytes > 0 && bytes % (1 << 20) == 0 => format!("{}m", bytes >> 20),
+        (Some("cpu"), Some(nano)) if key == "engine" => (nano as f64 / 1e9).to_string(),
+        _ => text,
+    }
 }
 
 fn painted(isolation: &str, colours: bool) -> Cell {

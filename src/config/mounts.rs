@@ -34,6 +34,9 @@ const TREES: [&str; 13] = [
     "/var/db",
 ];
 
+/// Where a host has its programs: these may be read, and never written to.
+const PROGRAMS: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/Library", "/Applications"];
+
 /// Directories of home directories: these and each directory in them are refused, but not what lies deeper.
 const HOMES: [&str; 3] = ["/home", "/Users", "/mnt/c/Users"];
 
@@ -90,6 +93,16 @@ impl Guard {
         match self.objection(&real, kind) {
             Some(why) => Err(format!("{name} is refused: {why}")),
             None => Ok(real),
+        }
+    }
+
+    /// Why a server may not write to a host path that it may see, if so.
+    pub fn vet_writing(&self, real: &Path) -> Result<(), String> {
+        let path = lower(real);
+        let mut programs = PROGRAMS.iter().flat_map(|place| with_real(Path::new(place)));
+        match programs.find(|place| path.starts_with(lower(place)) || lower(place).starts_with(&path)) {
+            Some(place) => Err(format!("must not be true for {real:?}: {place:?} has programs of the host")),
+            None => Ok(()),
         }
     }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use tokio::sync::Notify;
+
 use crate::audit::record::Isolation;
 use crate::compartment::lease::{Lease, Stage};
 use crate::compartment::verify::Evidence;
@@ -29,6 +31,8 @@ pub struct Instance {
     pub confinement: Confinement,
     /// Until when it may live at most, whoever uses it; none where it has no container.
     pub lease: Option<Lease>,
+    /// Told when a call was not answered in time.
+    pub doubted: Notify,
     busy: AtomicUsize,
     used: Mutex<Instant>,
 }
@@ -78,6 +82,7 @@ impl Instance {
             since: SystemTime::now(),
             confinement,
             lease,
+            doubted: Notify::new(),
             busy: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
         }

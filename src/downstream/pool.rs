@@ -92,6 +92,19 @@ enum Slot {
     Running(Arc<Instance>),
 }
 
+impl Slot {
+    /// Ends the instance. One on its way is waited for: it may have come up before it could see that it is to end.
+    async fn end(self) {
+        let instance = match self {
+            Slot::Running(instance) => Some(instance),
+            Slot::Starting(mut told) => told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone()?.ok()),
+        };
+        if let Some(instance) = instance {
+            instance.peer.close().await;
+        }
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -239,15 +252,8 @@ impl Pool {
         let own = self.servers.iter().filter(|entry| entry.server.share == Share::Session);
         let ends = own.map(|entry| async {
             let slot = lock(&entry.slots).get(&owner).cloned();
-            let started = match slot {
-                Some(Slot::Running(instance)) => Some(instance),
-                Some(Slot::Starting(mut told)) => {
-                    told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone()?.ok())
-                }
-                None => None,
-            };
-            if let Some(instance) = started {
-                instance.peer.close().await;
+            if let Some(slot) = slot {
+                slot.end().await;
             }
         });
         futures_util::future::join_all(ends).await;
@@ -260,13 +266,7 @@ impl Pool {
         let ends = self.servers.iter().map(|entry| async move {
             let waits: Vec<_> = lock(&entry.slots).values().cloned().collect();
             for slot in waits {
-                match slot {
-                    Slot::Running(instance) => {
-                        instance.peer.close().await;
-                    }
-                    // It sees that we are closing, and ends what it has begun.
-                    Slot::Starting(mut told) => drop(told.wait_for(Option::is_some).await),
-                }
+                slot.end().await;
             }
         });
         futures_util::future::join_all(ends).await;

@@ -59,6 +59,7 @@ pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Inst
                 };
             }
             () = tokio::time::sleep_until(quiet.min(total)) => {
+                instance.doubted.notify_one();
                 return if quiet <= total { late(idle, "no answer and no progress") } else { late(server.max_time, "no answer") };
             }
         }

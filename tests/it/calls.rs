@@ -126,6 +126,25 @@ fn a_call_without_answer_ends_at_its_timeout_and_is_withdrawn() {
 }
 
 #[test]
+fn a_server_that_answers_nothing_any_more_is_ended_and_the_next_call_has_another() {
+    let site = one(&[], "timeout = \"1s\"\n");
+    let mut serving = site.open();
+    assert_eq!(serving.text("fx__count", json!({})), r#"{"calls":1}"#);
+    assert!(serving.failure("fx__wedge", json!({})).contains("no answer and no progress within 1s"));
+    wait_until("its end", PATIENCE, || {
+        let records = site.records("server");
+        records.iter().any(|r| {
+            r["event"] == "stopped" && r["reason"].as_str().unwrap().contains("neither a call in time nor a ping")
+        })
+    });
+    assert_eq!(serving.text("fx__count", json!({})), r#"{"calls":1}"#, "a new one");
+    // One that only works on is let be.
+    assert!(serving.failure("fx__sleep", json!({"ms": 600_000})).contains("within 1s"));
+    std::thread::sleep(std::time::Duration::from_secs(11));
+    assert_eq!(serving.text("fx__count", json!({})), r#"{"calls":3}"#, "the same one");
+}
+
+#[test]
 fn progress_puts_the_timeout_off_but_not_beyond_the_longest_time() {
     let site = one(&[], "timeout = \"2s\"\nmax_time = \"4s\"\n");
     let mut serving = site.open();

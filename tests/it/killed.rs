@@ -150,3 +150,20 @@ fn every_server_that_was_started_is_recorded_as_stopped() {
     assert_eq!(events("started").len(), 5);
     assert_eq!(events("stopped"), events("started"));
 }
+
+#[test]
+fn a_gateway_that_ends_while_its_servers_come_up_ends_and_records_each() {
+    let site = Site::new(&format!("[gateway]\nstart = \"eager\"\n{}{}", contained("a", &[]), contained("b", &[])));
+    for round in 0..12 {
+        let mut serving = site.serve();
+        serving.initialize();
+        // From before the first container to after the last handshake.
+        std::thread::sleep(Duration::from_millis(round * 90));
+        let ended = serving.close();
+        assert!(ended.status.success(), "{round}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("lack the record"), "{round}: {}", ended.stderr);
+    }
+    let count = |event: &str| site.records("server").iter().filter(|record| record["event"] == event).count();
+    assert_eq!(count("started"), count("stopped") + count("crashed"));
+    assert!(count("stopped") > 0);
+}

@@ -130,3 +130,14 @@ fn only_people_have_homes() {
                   nobody:x:65534:65534::/nonexistent:/bin/false\nodd:x:1001:1001::/:/bin/sh\nbroken\n";
     assert_eq!(people(passwd).collect::<Vec<_>>(), [PathBuf::from("/root"), PathBuf::from("/data/me")]);
 }
+
+#[test]
+fn nothing_is_written_to_where_programs_are() {
+    let guard = Guard::new(Path::new("/nonexistent/bulkhead.toml"), &Fixed::default());
+    for place in ["/", "/usr", "/usr/local/bin", "/usr/share/doc", "/bin"] {
+        assert!(guard.vet_writing(Path::new(place)).is_err(), "{place}");
+    }
+    for place in ["/srv/notes", "/usrlocal", "/home/me/usr"] {
+        assert_eq!(guard.vet_writing(Path::new(place)), Ok(()), "{place}");
+    }
+}

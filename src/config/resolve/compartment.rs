@@ -107,7 +107,7 @@ fn mount(field: &Field<'_>, guard: &Guard) -> Option<Mount> {
     let mut table = field.table()?;
     let host = table.get("host");
     let at = table.get("at");
-    let write = table.get("write").map(|f| f.boolean());
+    let write = table.get("write");
     for (key, given) in [("host", &host), ("at", &at)] {
         if given.is_none() {
             field.fault(format!("needs {key:?}"));
@@ -116,5 +116,11 @@ fn mount(field: &Field<'_>, guard: &Guard) -> Option<Mount> {
     table.finish();
     let host = host.and_then(|f| f.parse(|path| guard.vet(path)));
     let at = at.and_then(|f| f.parse(target));
-    Some(Mount { host: host?, at: at?, write: write.unwrap_or(Some(false))? })
+    let writes = write.as_ref().map_or(Some(false), Field::boolean)?;
+    let (host, at) = (host?, at?);
+    if let Some((field, why)) = write.as_ref().filter(|_| writes).zip(guard.vet_writing(&host).err()) {
+        field.fault(why);
+        return None;
+    }
+    Some(Mount { host, at, write: writes })
 }

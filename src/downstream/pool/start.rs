@@ -19,6 +19,9 @@ use super::super::trouble::{SUSTAINED, When};
 use super::super::unisolated;
 use super::{Entry, GRACE, Pool, Slot, lock};
 
+/// How long a server may take to answer a ping once it has left a call without an answer.
+const PING: Duration = Duration::from_secs(10);
+
 /// Room for the envelope around a result of the largest size.
 const ENVELOPE: usize = 4096;
 
@@ -177,6 +180,12 @@ impl Pool {
             tokio::select! {
                 _ = instance.peer.gone() => break,
                 () = instance.peer.changed.notified() => self.learn_again(entry, instance).await,
+                () = instance.doubted.notified() => {
+                    if is_stuck(instance).await {
+                        stopped = Some("it answered neither a call in time nor a ping");
+                        instance.peer.close().await;
+                    }
+                }
                 () = tokio::time::sleep(wait) => {
                     if let Next::Stop(why) = instance.next(idle_stop, margin, SystemTime::now()) {
                         tracing::info!(server = %entry.server.name, "stopped, since {why}");
@@ -250,6 +259,12 @@ impl Pool {
         // Nobody waits for it: it is written in its order, and a full disk shows at the next intent.
         drop(self.audit.server(event));
     }
+}
+
+/// Whether it does nothing any more, for anybody: what works on a call of somebody else's is let be.
+async fn is_stuck(instance: &Instance) -> bool {
+    let answered = instance.peer.ask_within("ping", None, PING).await;
+    answered.is_err_and(|fault| fault.class == Class::Timeout) && instance.idle().is_some()
 }
 
 fn ended(ending: &Ending, ours: bool, reason: &str) -> (ServerWord, String) {
