@@ -62,6 +62,7 @@ fn show(app: &App, caller: &Caller, json: bool) {
     let untold = |entry: &&Arc<Entry>| may_know(caller, entry) && entry.listing().is_none();
     for entry in gateway.pool.servers.iter().filter(untold) {
         let (state, reason) = gateway.pool.state(entry);
-        tracing::warn!(server = %entry.server.name, ?state, "has no tools to show: {}", reason.unwrap_or_default());
+        let (name, state) = (&entry.server.name, state.word());
+        tracing::warn!("server {name} is {state} and has no tools to show: {}", reason.unwrap_or_default());
     }
 }

@@ -58,10 +58,15 @@ pub fn known(images: &Path) -> Vec<(String, Source)> {
     names.into_iter().map(|name| (name.clone(), source(&name, images))).collect()
 }
 
+/// The name in a reference of the kind that is built here, whether or not there is a folder for it.
+pub fn name_in(reference: &str) -> Option<&str> {
+    let name = reference.strip_prefix(PREFIX)?;
+    Some(name.strip_suffix(":latest").unwrap_or(name)).filter(|name| is_name(name))
+}
+
 /// The name of the image behind a reference, if it is one that can be built here.
 pub fn named_by<'r>(reference: &'r str, images: &Path) -> Option<&'r str> {
-    let name = reference.strip_prefix(PREFIX)?;
-    let name = name.strip_suffix(":latest").unwrap_or(name);
+    let name = name_in(reference)?;
     known(images).iter().any(|(known, _)| known == name).then_some(name)
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::error::{Class, Fault};
 
-use super::Engine;
 use super::engine::{CALL, is_missing};
+use super::{Engine, dedicated};
 
 /// What an image says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,11 @@ impl Engine {
             })
             .await?;
         let Some(image) = found else {
-            let text = format!("image {reference:?} is not on the engine: build it, pull it, or lock anew");
+            let get = match dedicated::name_in(reference) {
+                Some(name) => format!("run \"bulkhead image build {name}\""),
+                None => "build it, pull it, or lock anew".to_owned(),
+            };
+            let text = format!("image {reference:?} is not on the engine: {get}");
             return Err(Fault::new(Class::Isolation, text));
         };
         let config = image.config.unwrap_or_default();

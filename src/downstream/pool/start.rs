@@ -52,7 +52,7 @@ impl Pool {
             Err(fault) => {
                 lock(&entry.slots).remove(&owner);
                 if !self.closing.is_cancelled() {
-                    tracing::warn!(server = %entry.server.name, "cannot be used: {}", fault.inward);
+                    tracing::warn!("cannot be used: {}", fault.inward);
                     let when = if fault.class == Class::Engine { When::WithEngine } else { When::Starting };
                     lock(&entry.trouble).failed(fault.clone(), when, Instant::now());
                 }

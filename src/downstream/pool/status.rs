@@ -18,6 +18,21 @@ pub enum State {
     Disabled,
 }
 
+impl State {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Idle => "idle",
+            State::Starting => "starting",
+            State::Ready => "ready",
+            State::Failed => "failed",
+            State::Unapproved => "unapproved",
+            State::Changed => "changed",
+            State::Disabled => "disabled",
+        }
+    }
+}
+
 impl Pool {
     /// The state of a server and, where it is not as it should be, the reason.
     pub fn state(&self, entry: &Entry) -> (State, Option<String>) {
