@@ -2,6 +2,7 @@
 //! fixture server's.
 
 mod endings;
+mod guard;
 mod mutation;
 mod proven;
 mod proxy;

@@ -1,8 +1,9 @@
 //! One connection and its stream: bytes, ends and resets, both ways. Knows no ports.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
@@ -20,11 +21,35 @@ const PIECE: usize = 64 << 10;
 pub(super) async fn carry(mut client: TcpStream, answer: ResponseFuture, mut stream: SendStream<Bytes>) {
     let _ = client.set_nodelay(true);
     let (from, to) = client.split();
-    let carried = super::both(up(from, &mut stream), down(answer, to)).await;
+    let whole = AtomicBool::new(false);
+    let carried = both(up(from, &mut stream), down(answer, to, &whole)).await;
     if carried.is_err() {
         stream.send_reset(h2::Reason::CANCEL);
-        let _ = client.set_zero_linger();
+        // A client that has all that there was to come may take its time to read it: a reset would take it away.
+        if !whole.load(Relaxed) {
+            let _ = client.set_zero_linger();
+        }
     }
+}
+
+/// Both futures to their end, or one to its failure.
+async fn both(one: impl Future<Output = io::Result<()>>, other: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut first, mut second) = (false, false);
+    poll_fn(|cx| {
+        let mut step = |done: &mut bool, future: Pin<&mut dyn Future<Output = io::Result<()>>>| {
+            if !*done && let Poll::Ready(ended) = future.poll(cx) {
+                *done = true;
+                return ended;
+            }
+            Ok(())
+        };
+        if let Err(error) = step(&mut first, one.as_mut()).and_then(|()| step(&mut second, other.as_mut())) {
+            return Poll::Ready(Err(error));
+        }
+        if first && second { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
 }
 
 async fn up(mut from: ReadHalf<'_>, stream: &mut SendStream<Bytes>) -> io::Result<()> {
@@ -68,7 +93,7 @@ async fn room(stream: &mut SendStream<Bytes>, wanted: usize) -> io::Result<usize
     }
 }
 
-async fn down(answer: ResponseFuture, mut to: WriteHalf<'_>) -> io::Result<()> {
+async fn down(answer: ResponseFuture, mut to: WriteHalf<'_>, whole: &AtomicBool) -> io::Result<()> {
     let answer = answer.await.map_err(io::Error::other)?;
     if answer.status() != StatusCode::OK {
         return Err(io::ErrorKind::ConnectionReset.into());
@@ -79,5 +104,6 @@ async fn down(answer: ResponseFuture, mut to: WriteHalf<'_>) -> io::Result<()> {
         to.write_all(&piece).await?;
         stream.flow_control().release_capacity(piece.len()).map_err(io::Error::other)?;
     }
+    whole.store(true, Relaxed);
     to.shutdown().await
 }

@@ -13,13 +13,10 @@
 mod carry;
 
 use std::env;
-use std::future::{Future, poll_fn};
 use std::io::{self, Write as _, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
-use std::pin::{Pin, pin};
 use std::process::ExitCode;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -110,24 +107,4 @@ async fn serve(place: usize, listener: TcpListener, mut request: SendRequest<Byt
         };
         tokio::spawn(carry::carry(client, answer, stream));
     }
-}
-
-/// Both futures to their end, or one to its failure.
-async fn both(one: impl Future<Output = io::Result<()>>, other: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    let (mut first, mut second) = (false, false);
-    poll_fn(|cx| {
-        let mut step = |done: &mut bool, future: Pin<&mut dyn Future<Output = io::Result<()>>>| {
-            if !*done && let Poll::Ready(ended) = future.poll(cx) {
-                *done = true;
-                return ended;
-            }
-            Ok(())
-        };
-        if let Err(error) = step(&mut first, one.as_mut()).and_then(|()| step(&mut second, other.as_mut())) {
-            return Poll::Ready(Err(error));
-        }
-        if first && second { Poll::Ready(Ok(())) } else { Poll::Pending }
-    })
-    .await
 }
