@@ -112,7 +112,8 @@ pub fn class(address: IpAddr) -> Option<Class> {
 }
 
 fn class_of_four(address: Ipv4Addr) -> Option<Class> {
-    let within = |network: [u8; 4], length: u32| (Ipv4Addr::from(network).to_bits() ^ address.to_bits()) >> (32 - length) == 0;
+    let within =
+        |network: [u8; 4], length: u32| (Ipv4Addr::from(network).to_bits() ^ address.to_bits()) >> (32 - length) == 0;
     FOUR.iter().find(|(network, length, _)| within(*network, *length)).map(|(.., class)| *class)
 }
 
@@ -139,10 +140,30 @@ mod tests {
     #[test]
     fn public_addresses_are_public() {
         let public = [
-            "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255",
-            "128.0.0.0", "169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.167.255.255",
-            "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255", "140.82.121.4", "2606:4700:4700::1111",
-            "2001:4860:4860::8888", "2a00:1450::1", "64:ff9b::8.8.8.8", "3ffe::1",
+            "1.1.1.1",
+            "8.8.8.8",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "169.253.255.255",
+            "169.255.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "223.255.255.255",
+            "140.82.121.4",
+            "2606:4700:4700::1111",
+            "2001:4860:4860::8888",
+            "2a00:1450::1",
+            "64:ff9b::8.8.8.8",
+            "3ffe::1",
         ];
         for text in public {
             assert_eq!(of(text), None, "{text}");
@@ -152,24 +173,57 @@ mod tests {
     #[test]
     fn every_other_is_known_for_what_it_is() {
         let special = [
-            ("0.0.0.0", Class::Unspecified), ("0.1.2.3", Class::Unspecified), ("10.255.255.255", Class::Private),
-            ("100.64.0.0", Class::Shared), ("100.127.255.255", Class::Shared), ("127.0.0.1", Class::Loopback),
-            ("127.255.255.255", Class::Loopback), ("169.254.0.1", Class::LinkLocal), ("169.254.169.254", Class::Metadata),
-            ("168.63.129.16", Class::Metadata), ("100.100.100.200", Class::Metadata), ("172.16.0.0", Class::Private),
-            ("172.31.255.255", Class::Private), ("192.0.0.8", Class::Reserved), ("192.0.2.1", Class::Documentation),
-            ("192.88.99.1", Class::Translated), ("192.168.255.255", Class::Private), ("198.18.0.1", Class::Benchmarking),
-            ("198.19.255.255", Class::Benchmarking), ("198.51.100.1", Class::Documentation),
-            ("203.0.113.255", Class::Documentation), ("224.0.0.1", Class::Multicast), ("239.255.255.255", Class::Multicast),
-            ("240.0.0.1", Class::Reserved), ("255.255.255.255", Class::Reserved), ("::", Class::Unspecified),
-            ("::1", Class::Loopback), ("::127.0.0.1", Class::Translated), ("::ffff:8.8.8.8", Class::Translated),
-            ("::ffff:0:127.0.0.1", Class::Translated), ("64:ff9b::127.0.0.1", Class::Loopback),
-            ("64:ff9b::169.254.169.254", Class::Metadata), ("64:ff9b::10.0.0.1", Class::Private),
-            ("64:ff9b:1::8.8.8.8", Class::Translated), ("100::1", Class::Reserved), ("2001::1", Class::Translated),
-            ("2001:2::1", Class::Benchmarking), ("2001:20::1", Class::Reserved), ("2001:db8::1", Class::Documentation),
-            ("2002:7f00:1::", Class::Translated), ("3fff::1", Class::Documentation), ("fc00::1", Class::Private),
-            ("fd00:ec2::254", Class::Metadata), ("fdff::1", Class::Private), ("fe80::1", Class::LinkLocal),
-            ("fec0::1", Class::Private), ("ff02::1", Class::Multicast), ("4000::1", Class::Reserved),
-            ("1fff::1", Class::Reserved), ("64:ff9c::1", Class::Reserved), ("5f00::1", Class::Reserved),
+            ("0.0.0.0", Class::Unspecified),
+            ("0.1.2.3", Class::Unspecified),
+            ("10.255.255.255", Class::Private),
+            ("100.64.0.0", Class::Shared),
+            ("100.127.255.255", Class::Shared),
+            ("127.0.0.1", Class::Loopback),
+            ("127.255.255.255", Class::Loopback),
+            ("169.254.0.1", Class::LinkLocal),
+            ("169.254.169.254", Class::Metadata),
+            ("168.63.129.16", Class::Metadata),
+            ("100.100.100.200", Class::Metadata),
+            ("172.16.0.0", Class::Private),
+            ("172.31.255.255", Class::Private),
+            ("192.0.0.8", Class::Reserved),
+            ("192.0.2.1", Class::Documentation),
+            ("192.88.99.1", Class::Translated),
+            ("192.168.255.255", Class::Private),
+            ("198.18.0.1", Class::Benchmarking),
+            ("198.19.255.255", Class::Benchmarking),
+            ("198.51.100.1", Class::Documentation),
+            ("203.0.113.255", Class::Documentation),
+            ("224.0.0.1", Class::Multicast),
+            ("239.255.255.255", Class::Multicast),
+            ("240.0.0.1", Class::Reserved),
+            ("255.255.255.255", Class::Reserved),
+            ("::", Class::Unspecified),
+            ("::1", Class::Loopback),
+            ("::127.0.0.1", Class::Translated),
+            ("::ffff:8.8.8.8", Class::Translated),
+            ("::ffff:0:127.0.0.1", Class::Translated),
+            ("64:ff9b::127.0.0.1", Class::Loopback),
+            ("64:ff9b::169.254.169.254", Class::Metadata),
+            ("64:ff9b::10.0.0.1", Class::Private),
+            ("64:ff9b:1::8.8.8.8", Class::Translated),
+            ("100::1", Class::Reserved),
+            ("2001::1", Class::Translated),
+            ("2001:2::1", Class::Benchmarking),
+            ("2001:20::1", Class::Reserved),
+            ("2001:db8::1", Class::Documentation),
+            ("2002:7f00:1::", Class::Translated),
+            ("3fff::1", Class::Documentation),
+            ("fc00::1", Class::Private),
+            ("fd00:ec2::254", Class::Metadata),
+            ("fdff::1", Class::Private),
+            ("fe80::1", Class::LinkLocal),
+            ("fec0::1", Class::Private),
+            ("ff02::1", Class::Multicast),
+            ("4000::1", Class::Reserved),
+            ("1fff::1", Class::Reserved),
+            ("64:ff9c::1", Class::Reserved),
+            ("5f00::1", Class::Reserved),
         ];
         for (text, class) in special {
             assert_eq!(of(text), Some(class), "{text}");

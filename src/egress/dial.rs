@@ -51,7 +51,9 @@ impl Dialer {
         match (stream.local_addr(), stream.peer_addr()) {
             (Ok(own), Ok(peer)) if own.ip() != peer.ip() || named(&peer) => Ok(stream),
             (Ok(_), Ok(peer)) => Err(not_public(target, "this host", peer.ip())),
-            (own, peer) => Err(unreachable(target, &own.and(peer).err().unwrap_or_else(|| io::ErrorKind::Other.into()))),
+            (own, peer) => {
+                Err(unreachable(target, &own.and(peer).err().unwrap_or_else(|| io::ErrorKind::Other.into())))
+            }
         }
     }
 
@@ -102,7 +104,9 @@ pub(super) fn allowed(target: &Target, rules: &Rules) -> Result<(), Refusal> {
 
 /// Why no name may lead there.
 fn why_not(address: IpAddr, port: u16) -> Option<String> {
-    class(address).map(|class| class.to_string()).or_else(|| is_this_host(address, port).then(|| "this host".to_owned()))
+    class(address)
+        .map(|class| class.to_string())
+        .or_else(|| is_this_host(address, port).then(|| "this host".to_owned()))
 }
 
 /// Whether the system would talk to itself: all that listens here, the gateway's own ports among it, is reached by an
@@ -117,7 +121,8 @@ fn is_this_host(address: IpAddr, port: u16) -> bool {
 }
 
 fn not_public(target: &Target, what: &str, address: IpAddr) -> Refusal {
-    let text = format!("may not reach {target}: its name leads to {what}, which only a rule for the address itself allows");
+    let text =
+        format!("may not reach {target}: its name leads to {what}, which only a rule for the address itself allows");
     Refusal::new(Kind::Denied, &text).with_inward(format!("{text} ({address})"))
 }
 
@@ -216,7 +221,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_allowed_name_leads_to_public_addresses_alone() {
-        let forbidden = ["127.0.0.1", "10.0.0.7", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0"];
+        let forbidden =
+            ["127.0.0.1", "10.0.0.7", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0"];
         for address in forbidden {
             let refusal = dialer(&[&[address]]).dial(&target("a.org:443"), &rules(&["a.org:443"])).await.unwrap_err();
             assert_eq!(refusal.kind, Kind::Denied, "{address}");
@@ -288,7 +294,10 @@ mod tests {
         assert_eq!(raced(vec![(600_000, Ok(1)), (10, Ok(2))]).await.unwrap(), 2);
         assert_eq!(raced(vec![(100, Ok(1)), (0, Ok(2))]).await.unwrap(), 1);
         assert_eq!(raced(vec![(0, failed()), (0, failed()), (5, Ok(3))]).await.unwrap(), 3);
-        assert_eq!(raced(vec![(300, failed()), (0, failed())]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(
+            raced(vec![(300, failed()), (0, failed())]).await.unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
         assert!(raced(vec![]).await.is_err());
     }
 }

@@ -2,9 +2,15 @@
 
 /// What says where the proxy is; in both spellings, since no program reads both, and curl only the lower-case one for HTTP.
 const PROXIES: [&str; 8] = [
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
     // Only what npm reads before the others; its scripts get them, too.
-    "npm_config_proxy", "npm_config_https_proxy",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
 ];
 
 /// The container's own loopback, where the proxy would be asked for what it may never reach.
@@ -18,7 +24,11 @@ const NEAR: &str = "localhost,127.0.0.1,::1";
 pub fn variables(port: u16) -> Vec<(&'static str, String)> {
     let proxy = format!("http://127.0.0.1:{port}");
     let mut variables: Vec<_> = PROXIES.iter().map(|name| (*name, proxy.clone())).collect();
-    variables.extend([("NO_PROXY", NEAR.to_owned()), ("no_proxy", NEAR.to_owned()), ("NODE_USE_ENV_PROXY", "1".to_owned())]);
+    variables.extend([
+        ("NO_PROXY", NEAR.to_owned()),
+        ("no_proxy", NEAR.to_owned()),
+        ("NODE_USE_ENV_PROXY", "1".to_owned()),
+    ]);
     variables
 }
 

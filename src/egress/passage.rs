@@ -107,7 +107,10 @@ impl Account {
         if let Some(bytes) = self.limits.bytes.filter(|bytes| self.used() >= *bytes) {
             return Err(limit(format!("may not send and receive more than {bytes} bytes")));
         }
-        self.free.clone().try_acquire_owned().map_err(|_| limit(format!("may not have more than {most} connections at a time")))
+        self.free
+            .clone()
+            .try_acquire_owned()
+            .map_err(|_| limit(format!("may not have more than {most} connections at a time")))
     }
 
     fn used(&self) -> u64 {
@@ -142,9 +145,10 @@ impl Open {
 
     /// Has it recorded that the connection is about to be made.
     pub(super) async fn record(&self) -> Result<(), Refusal> {
-        self.witness.opens(&self.passage).await.map_err(|fault| {
-            Refusal::new(Kind::Unrecorded, fault.outward.clone()).with_inward(fault.inward)
-        })
+        self.witness
+            .opens(&self.passage)
+            .await
+            .map_err(|fault| Refusal::new(Kind::Unrecorded, fault.outward.clone()).with_inward(fault.inward))
     }
 
     /// The connection was made.

@@ -115,7 +115,8 @@ async fn answer(
         Kind::Late => 504,
     };
     let text = egress.told(refusal);
-    let reason: String = text.chars().map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).take(400).collect();
+    let reason: String =
+        text.chars().map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).take(400).collect();
     let answer = format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
          Connection: close\r\nProxy-Connection: close\r\n\r\n{text}\n",

@@ -174,12 +174,29 @@ mod tests {
             assert!(allows("api.github.com:443", target) && allows("API.GitHub.com.:443", target), "{target}");
         }
         let others = [
-            "api.github.com:80", "api.github.com", "api.github.com:", "api.github.com:0443x", "api.github.com:+443",
-            "github.com:443", "x.api.github.com:443", "xapi.github.com:443", "api.github.com.evil.org:443",
-            "api.github.com:443:443", "api.github.com:443@evil.org:443", "user@api.github.com:443",
-            "evil.org#api.github.com:443", "evil.org\\api.github.com:443", "api.github.com\r\n:443",
-            "api.github.com\0.evil.org:443", " api.github.com:443", "api.github.com :443", "api.github.com..:443",
-            "[api.github.com]:443", "api%2egithub.com:443", "api.github.com:4430", "api.github.com:65979",
+            "api.github.com:80",
+            "api.github.com",
+            "api.github.com:",
+            "api.github.com:0443x",
+            "api.github.com:+443",
+            "github.com:443",
+            "x.api.github.com:443",
+            "xapi.github.com:443",
+            "api.github.com.evil.org:443",
+            "api.github.com:443:443",
+            "api.github.com:443@evil.org:443",
+            "user@api.github.com:443",
+            "evil.org#api.github.com:443",
+            "evil.org\\api.github.com:443",
+            "api.github.com\r\n:443",
+            "api.github.com\0.evil.org:443",
+            " api.github.com:443",
+            "api.github.com :443",
+            "api.github.com..:443",
+            "[api.github.com]:443",
+            "api%2egithub.com:443",
+            "api.github.com:4430",
+            "api.github.com:65979",
         ];
         for target in others {
             assert!(!allows("api.github.com:443", target), "{target:?}");
@@ -191,10 +208,28 @@ mod tests {
         for target in ["a.example.org:443", "a.b.example.org:443", "A.EXAMPLE.ORG.:443"] {
             assert!(allows("*.example.org:443", target), "{target}");
         }
-        for target in ["example.org:443", "aexample.org:443", ".example.org:443", "a.example.org.evil:443", "a.example.org:80", "1.2.3.4:443"] {
+        for target in [
+            "example.org:443",
+            "aexample.org:443",
+            ".example.org:443",
+            "a.example.org.evil:443",
+            "a.example.org:80",
+            "1.2.3.4:443",
+        ] {
             assert!(!allows("*.example.org:443", target), "{target}");
         }
-        for text in ["*:443", "*.org:443", "*.*.example.org:443", "a*.example.org:443", "a.*.example.org:443", "*example.org:443", "*.1.2.3.4:443", "*.:443", "*..example.org:443", "*.[::1]:1"] {
+        for text in [
+            "*:443",
+            "*.org:443",
+            "*.*.example.org:443",
+            "a*.example.org:443",
+            "a.*.example.org:443",
+            "*example.org:443",
+            "*.1.2.3.4:443",
+            "*.:443",
+            "*..example.org:443",
+            "*.[::1]:1",
+        ] {
             assert!(Rule::parse(text).is_err(), "{text}");
         }
     }
@@ -202,7 +237,16 @@ mod tests {
     #[test]
     fn only_an_address_opens_an_address() {
         assert!(allows("127.0.0.1:5432", "127.0.0.1:5432") && allows("[::1]:5432", "[0:0:0:0:0:0:0:1]:5432"));
-        for target in ["127.0.0.2:5432", "[::1]:5432", "[::ffff:127.0.0.1]:5432", "2130706433:5432", "0x7f.0.0.1:5432", "127.1:5432", "127.0.0.1.:5432", "localhost:5432"] {
+        for target in [
+            "127.0.0.2:5432",
+            "[::1]:5432",
+            "[::ffff:127.0.0.1]:5432",
+            "2130706433:5432",
+            "0x7f.0.0.1:5432",
+            "127.1:5432",
+            "127.0.0.1.:5432",
+            "localhost:5432",
+        ] {
             assert!(!allows("127.0.0.1:5432", target), "{target}");
         }
         assert!(!allows("*.0.0.example:1", "127.0.0.1:1"));
@@ -213,7 +257,15 @@ mod tests {
 
     #[test]
     fn a_rule_without_a_port_or_with_a_wrong_host_is_refused_with_a_reason() {
-        for text in ["example.org", "example.org:", "example.org:0", "example.org:65536", "example.org:http", "example.org:*", "example.org:-1"] {
+        for text in [
+            "example.org",
+            "example.org:",
+            "example.org:0",
+            "example.org:65536",
+            "example.org:http",
+            "example.org:*",
+            "example.org:-1",
+        ] {
             assert_eq!(Rule::parse(text), Err("a port from 1 to 65535 must follow the host".to_owned()), "{text}");
         }
         for (text, why) in [
@@ -240,7 +292,10 @@ mod tests {
     #[test]
     fn a_usual_port_is_for_who_says_none() {
         let port = |text: &str| Target::parse(text, Some(80)).map(|target| target.port);
-        assert_eq!([port("a"), port("a:81"), port("[2606::1]"), port("[2606::1]:81")], [Ok(80), Ok(81), Ok(80), Ok(81)]);
+        assert_eq!(
+            [port("a"), port("a:81"), port("[2606::1]"), port("[2606::1]:81")],
+            [Ok(80), Ok(81), Ok(80), Ok(81)]
+        );
         assert_eq!(port("a:"), Err(BadTarget::Port));
         assert_eq!(Target::parse("a", None), Err(BadTarget::Port));
     }

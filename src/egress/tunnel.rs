@@ -26,14 +26,15 @@ use super::passage::Limits;
 use super::relay::relay;
 use super::{Egress, Listener, proxy};
 
-/// What one stream may have under way to us before its reader has taken it…
-const WINDOW: u32 = 512 << 10;
-/// …and all of them together.
-const WINDOWS: u32 = 16 << 20;
+/// What one stream may have under way to us before its reader has taken it. All of them together may have as much each,
+/// so that one that nobody reads holds up no other.
+const WINDOW: u32 = 256 << 10;
+/// The most that HTTP/2 lets all of them have.
+const MOST: u32 = (1 << 31) - 1;
 /// The longest frame that is taken.
 const FRAME: u32 = 64 << 10;
 /// What is kept of each stream until the guard takes it.
-const KEPT: usize = 512 << 10;
+const KEPT: usize = 256 << 10;
 /// Streams beyond the connections that are allowed, so that those can be told so instead of being kept waiting.
 const SPARE: usize = 16;
 
@@ -58,7 +59,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Tunnel<T> {
         let mut builder = Builder::new();
         builder
             .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOWS)
+            .initial_connection_window_size(WINDOW.saturating_mul(streams).min(MOST))
             .max_frame_size(FRAME)
             .max_send_buffer_size(KEPT)
             .max_header_list_size(4 << 10)
@@ -76,7 +77,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Tunnel<T> {
 
     /// Serves until the guard ends; dropped, all that is under way ends with it.
     pub async fn serve(mut self, egress: Arc<Egress>) -> Result<(), Fault> {
-        let listeners: Arc<[Listener]> = egress.policy().listeners().into_iter().map(|(_, listener)| listener).collect();
+        let listeners: Arc<[Listener]> =
+            egress.policy().listeners().into_iter().map(|(_, listener)| listener).collect();
         let mut streams = JoinSet::new();
         while let Some(asked) = self.connection.accept().await {
             let (request, answer) = asked.map_err(|error| {

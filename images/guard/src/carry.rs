@@ -33,7 +33,10 @@ pub(super) async fn carry(mut client: TcpStream, answer: ResponseFuture, mut str
 }
 
 /// Both futures to their end, or one to its failure.
-async fn both(one: impl Future<Output = io::Result<()>>, other: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+async fn both(
+    one: impl Future<Output = io::Result<()>>,
+    other: impl Future<Output = io::Result<()>>,
+) -> io::Result<()> {
     let (mut one, mut other) = (pin!(one), pin!(other));
     let (mut first, mut second) = (false, false);
     poll_fn(|cx| {

@@ -29,17 +29,16 @@ const EXIT_USAGE: u8 = 2;
 /// A port cannot be listened on, or stdin and stdout are no pipes.
 const EXIT_UNABLE: u8 = 1;
 
-/// What a stream may have under way before its reader has taken it, and all of them together.
-const WINDOW: u32 = 512 << 10;
-const WINDOWS: u32 = 16 << 20;
+/// What a stream may have under way before its client has taken it; all of them together are as many as the gateway has.
+const WINDOW: u32 = 256 << 10;
+const WINDOWS: u32 = (1 << 31) - 1;
 /// The longest frame that is taken.
 const FRAME: u32 = 64 << 10;
 /// How long nothing is accepted after the system could not.
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
-    let ports: Option<Vec<u16>> =
-        env::args().skip(1).map(|port| port.parse().ok().filter(|port| *port != 0)).collect();
+    let ports: Option<Vec<u16>> = env::args().skip(1).map(|port| port.parse().ok().filter(|port| *port != 0)).collect();
     let Some(ports) = ports.filter(|ports| !ports.is_empty()) else {
         return told("usage: guard PORT...", EXIT_USAGE);
     };
@@ -79,7 +78,8 @@ async fn run(ports: &[u16]) -> io::Result<()> {
 /// A port of both loopback addresses; a container need not have the second one.
 async fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
     let at = |address: IpAddr| async move {
-        let cannot = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}:{port}: {error}"));
+        let cannot =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}:{port}: {error}"));
         TcpListener::bind(SocketAddr::from((address, port))).await.map_err(cannot)
     };
     let mut listeners = vec![at(Ipv4Addr::LOCALHOST.into()).await?];
@@ -101,7 +101,8 @@ async fn serve(place: usize, listener: TcpListener, mut request: SendRequest<Byt
         let Ok(ready) = request.ready().await else { return };
         request = ready;
         let opening = http::Request::connect(place.to_string()).body(());
-        let Ok((answer, stream)) = opening.map_err(drop).and_then(|head| request.send_request(head, false).map_err(drop))
+        let Ok((answer, stream)) =
+            opening.map_err(drop).and_then(|head| request.send_request(head, false).map_err(drop))
         else {
             return;
         };

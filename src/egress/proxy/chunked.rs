@@ -97,8 +97,16 @@ mod tests {
         let long = [b"1;".as_slice(), &[b'x'; 9000], b"\r\na\r\n0\r\n\r\n"].concat();
         let trailers = [b"0\r\n".as_slice(), &b"A: b\r\n".repeat(100), b"\r\n"].concat();
         let wrong: [&[u8]; 10] = [
-            b"", b"x\r\n", b"-1\r\n", b"5\r\nhello6\r\n", b"5\nhello\n0\n\n", b"5\r\nhel", b"5\r\nhello\n0\r\n\r\n",
-            b"ffffffffffffffffff\r\n", &long, &trailers,
+            b"",
+            b"x\r\n",
+            b"-1\r\n",
+            b"5\r\nhello6\r\n",
+            b"5\nhello\n0\n\n",
+            b"5\r\nhel",
+            b"5\r\nhello\n0\r\n\r\n",
+            b"ffffffffffffffffff\r\n",
+            &long,
+            &trailers,
         ];
         for text in wrong {
             assert!(passed(text).await.0.is_err(), "{:?}", String::from_utf8_lossy(text));

@@ -11,7 +11,13 @@ const LONGEST: usize = 64 << 10;
 const FIELDS: usize = 128;
 /// Fields that are for one connection alone (RFC 9110, 7.6.1), ours or the other.
 const HOP: [&str; 8] = [
-    "connection", "proxy-connection", "keep-alive", "te", "upgrade", "proxy-authorization", "proxy-authenticate",
+    "connection",
+    "proxy-connection",
+    "keep-alive",
+    "te",
+    "upgrade",
+    "proxy-authorization",
+    "proxy-authenticate",
     "http2-settings",
 ];
 
@@ -192,9 +198,23 @@ mod tests {
         let request = parse("CONNECT API.example.org.:443 HTTP/1.1\r\nHost: evil.org:443\r\n\r\n").unwrap();
         assert_eq!((request.target.to_string().as_str(), request.form), ("api.example.org:443", Form::Tunnel));
         for asked in [
-            "a.org", "a.org:0", "a.org:99999", "http://a.org:443", "u:p@a.org:443", "a.org:443/", "/", "*", "a.org:443#",
-            "[::ffff:127.0.0.1]:443", "0x7f.1:443", "127.1:443", "[fe80::1%25eth0]:443", "a..org:443", "a.org:+443",
-            "a.org:443,b.org:443", ":443",
+            "a.org",
+            "a.org:0",
+            "a.org:99999",
+            "http://a.org:443",
+            "u:p@a.org:443",
+            "a.org:443/",
+            "/",
+            "*",
+            "a.org:443#",
+            "[::ffff:127.0.0.1]:443",
+            "0x7f.1:443",
+            "127.1:443",
+            "[fe80::1%25eth0]:443",
+            "a..org:443",
+            "a.org:+443",
+            "a.org:443,b.org:443",
+            ":443",
         ] {
             refused(&format!("CONNECT {asked} HTTP/1.1\r\n\r\n"));
         }
@@ -203,11 +223,16 @@ mod tests {
     #[test]
     fn nothing_is_smuggled_into_a_head() {
         for text in [
-            "CONNECT a.org:443\r\nX: y HTTP/1.1\r\n\r\n", "CONNECT a.org\0:443 HTTP/1.1\r\n\r\n",
-            "CONNECT a.org:443 evil HTTP/1.1\r\n\r\n", "CONNECT a.org:443 HTTP/2.0\r\n\r\n",
-            "CONNECT a.org:443 HTTP/1.1\r\nX : y\r\n\r\n", "CONNECT a.org:443 HTTP/1.1\r\nX: a\0b\r\n\r\n",
-            "CONNECT a.org:443 HTTP/1.1\r\nX: a\rb\r\n\r\n", "CONNECT a.org:443 HTTP/1.1\r\n folded\r\n\r\n",
-            "GET http://a.org/ HTTP/1.1\r\nX: a\r\n b\r\n\r\n", "GET http://a.org/ b HTTP/1.1\r\n\r\n",
+            "CONNECT a.org:443\r\nX: y HTTP/1.1\r\n\r\n",
+            "CONNECT a.org\0:443 HTTP/1.1\r\n\r\n",
+            "CONNECT a.org:443 evil HTTP/1.1\r\n\r\n",
+            "CONNECT a.org:443 HTTP/2.0\r\n\r\n",
+            "CONNECT a.org:443 HTTP/1.1\r\nX : y\r\n\r\n",
+            "CONNECT a.org:443 HTTP/1.1\r\nX: a\0b\r\n\r\n",
+            "CONNECT a.org:443 HTTP/1.1\r\nX: a\rb\r\n\r\n",
+            "CONNECT a.org:443 HTTP/1.1\r\n folded\r\n\r\n",
+            "GET http://a.org/ HTTP/1.1\r\nX: a\r\n b\r\n\r\n",
+            "GET http://a.org/ b HTTP/1.1\r\n\r\n",
         ] {
             refused(text);
         }
@@ -221,18 +246,36 @@ mod tests {
              Accept: */*\r\nContent-Length: 3\r\n\r\n",
         );
         assert_eq!((target.as_str(), body), ("a.org:8080", Body::Length(3)));
-        let wanted = "GET /?q=1 HTTP/1.1\r\nHost: a.org:8080\r\nConnection: close\r\nAccept: */*\r\nContent-Length: 3\r\n\r\n";
+        let wanted =
+            "GET /?q=1 HTTP/1.1\r\nHost: a.org:8080\r\nConnection: close\r\nAccept: */*\r\nContent-Length: 3\r\n\r\n";
         assert_eq!(head, wanted);
         let (target, head, _) = plain("POST http://a.org HTTP/1.0\r\n\r\n");
-        assert_eq!((target.as_str(), head.as_str()), ("a.org:80", "POST / HTTP/1.1\r\nHost: a.org\r\nConnection: close\r\n\r\n"));
+        assert_eq!(
+            (target.as_str(), head.as_str()),
+            ("a.org:80", "POST / HTTP/1.1\r\nHost: a.org\r\nConnection: close\r\n\r\n")
+        );
     }
 
     #[test]
     fn a_plain_request_goes_to_the_authority_of_its_url_and_nowhere_else() {
         for asked in [
-            "http://a.org@evil.org/", "http://a.org:80@evil.org/", "http://a.org\\@evil.org/", "http://a.org%40evil.org/",
-            "http:///a.org/", "http://:80/", "http://a.org:/", "http://[::1/", "http://a b/", "http://127.1/",
-            "http://2130706433/", "http://[::ffff:7f00:1]/", "https://a.org/", "ftp://a.org/", "/path", "a.org/", "//a.org/",
+            "http://a.org@evil.org/",
+            "http://a.org:80@evil.org/",
+            "http://a.org\\@evil.org/",
+            "http://a.org%40evil.org/",
+            "http:///a.org/",
+            "http://:80/",
+            "http://a.org:/",
+            "http://[::1/",
+            "http://a b/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://[::ffff:7f00:1]/",
+            "https://a.org/",
+            "ftp://a.org/",
+            "/path",
+            "a.org/",
+            "//a.org/",
         ] {
             refused(&format!("GET {asked} HTTP/1.1\r\nHost: a.org\r\n\r\n"));
         }
@@ -245,11 +288,18 @@ mod tests {
         let with = |fields: &str| format!("POST http://a.org/ HTTP/1.1\r\n{fields}\r\n");
         assert_eq!(plain(&with("Transfer-Encoding: Chunked\r\n")).2, Body::Chunked);
         for fields in [
-            "Content-Length: 1\r\nContent-Length: 2\r\n", "Content-Length: 1\r\nContent-Length: 1\r\n",
-            "Content-Length: +1\r\n", "Content-Length: 1, 1\r\n", "Content-Length: \r\n", "Content-Length: 0x1\r\n",
-            "Content-Length: 99999999999999999999\r\n", "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
-            "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: identity\r\n",
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: xchunked\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n",
+            "Content-Length: 1\r\nContent-Length: 1\r\n",
+            "Content-Length: +1\r\n",
+            "Content-Length: 1, 1\r\n",
+            "Content-Length: \r\n",
+            "Content-Length: 0x1\r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: identity\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: xchunked\r\n",
         ] {
             refused(&with(fields));
         }
@@ -260,7 +310,10 @@ mod tests {
         assert_eq!(request(b"CONNECT a.org:443 HT").unwrap_err(), Incomplete::More);
         assert_eq!(request(b"").unwrap_err(), Incomplete::More);
         assert!(refused(&format!("GET http://a.org/{} HTTP/1.1\r\n", "x".repeat(LONGEST))).ends_with("too long"));
-        assert!(refused(&format!("GET http://a.org/ HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(FIELDS + 1))).ends_with("too long"));
+        assert!(
+            refused(&format!("GET http://a.org/ HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(FIELDS + 1)))
+                .ends_with("too long")
+        );
     }
 
     #[test]

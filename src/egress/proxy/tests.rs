@@ -89,7 +89,10 @@ async fn what_is_not_allowed_is_refused_with_words() {
     let (egress, seen) = egress(&["a.org:443", "*.b.org:80"], &[], Limits::default());
     let answer = text(&egress, "CONNECT evil.org:443 HTTP/1.1\r\n\r\n").await;
     let why = "bulkhead: server notes may not reach evil.org:443; allowed: a.org:443, *.b.org:80";
-    assert!(answer.starts_with(&format!("HTTP/1.1 403 {why}\r\n")) && answer.ends_with(&format!("\r\n\r\n{why}\n")), "{answer}");
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 403 {why}\r\n")) && answer.ends_with(&format!("\r\n\r\n{why}\n")),
+        "{answer}"
+    );
     // It is this host's, which no name leads to.
     let answer = text(&egress, "GET http://x.b.org/ HTTP/1.1\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("leads to a loopback address"), "{answer}");
@@ -116,14 +119,16 @@ async fn nothing_that_is_put_into_a_request_comes_out_in_the_answer() {
 async fn a_plain_request_is_sent_once_and_a_second_one_never() {
     let (listener, port) = listener().await;
     let (egress, seen) = egress(&[&format!("127.0.0.1:{port}")], &[], Limits::default());
-    let served = tokio::spawn(once(listener, b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"));
+    let served =
+        tokio::spawn(once(listener, b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"));
     let request = format!(
         "POST http://127.0.0.1:{port}/x HTTP/1.1\r\nHost: evil.org\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc\
          GET http://evil.org/ HTTP/1.1\r\nHost: evil.org\r\n\r\n"
     );
     let answer = text(&egress, &request).await;
     assert_eq!(answer, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi");
-    let wanted = format!("POST /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc");
+    let wanted =
+        format!("POST /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc");
     assert_eq!(served.await.unwrap(), wanted);
     let passage = seen.passages(1).await.remove(0);
     assert_eq!(passage.bytes_out, wanted.len() as u64);
@@ -148,7 +153,8 @@ async fn a_chunked_request_ends_where_its_chunks_do() {
 async fn a_redirect_is_the_clients_to_follow_and_asked_for_anew() {
     let (listener, port) = listener().await;
     let (egress, _) = egress(&[&format!("127.0.0.1:{port}")], &[], Limits::default());
-    let served = tokio::spawn(once(listener, b"HTTP/1.1 302 Found\r\nLocation: http://evil.org/\r\nContent-Length: 0\r\n\r\n"));
+    let served =
+        tokio::spawn(once(listener, b"HTTP/1.1 302 Found\r\nLocation: http://evil.org/\r\nContent-Length: 0\r\n\r\n"));
     let answer = text(&egress, &format!("GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n")).await;
     assert!(answer.contains("Location: http://evil.org/"), "{answer}");
     served.await.unwrap();
@@ -201,7 +207,8 @@ async fn socks_reaches_names_and_addresses_that_are_allowed() {
 #[tokio::test]
 async fn socks_refuses_with_the_code_for_it() {
     let (egress, seen) = egress(&["a.org:443", "127.0.0.1:9"], &[], Limits::default());
-    let named = |name: &str, port: u16| [b"\x03", [name.len() as u8].as_slice(), name.as_bytes(), &port.to_be_bytes()].concat();
+    let named =
+        |name: &str, port: u16| [b"\x03", [name.len() as u8].as_slice(), name.as_bytes(), &port.to_be_bytes()].concat();
     let cases: [(u8, Vec<u8>, u8); 13] = [
         (1, named("evil.org", 443), 2),
         (1, named("a.org", 443), 2),
@@ -229,10 +236,22 @@ async fn socks_refuses_with_the_code_for_it() {
 #[tokio::test]
 async fn a_client_that_goes_in_the_middle_is_no_trouble() {
     let (egress, _) = egress(&["a.org:443"], &[], Limits::default());
-    let parts: [&[u8]; 8] = [b"", b"\x05", b"\x05\x01", b"\x05\x01\0\x05\x01", b"\x05\x01\0\x05\x01\0\x03\xffa", b"CONN", b"\x04\x01", b"\x16\x03\x01"];
+    let parts: [&[u8]; 8] = [
+        b"",
+        b"\x05",
+        b"\x05\x01",
+        b"\x05\x01\0\x05\x01",
+        b"\x05\x01\0\x05\x01\0\x03\xffa",
+        b"CONN",
+        b"\x04\x01",
+        b"\x16\x03\x01",
+    ];
     for part in parts {
         let answer = talk(&egress, part).await;
-        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400 ") || answer == b"\x05\0", "{part:?}: {answer:?}");
+        assert!(
+            answer.is_empty() || answer.starts_with(b"HTTP/1.1 400 ") || answer == b"\x05\0",
+            "{part:?}: {answer:?}"
+        );
     }
     assert_eq!(egress.usage().open, 0);
 }

@@ -25,7 +25,10 @@ async fn guard(egress: &Arc<Egress>) -> (SendRequest<Bytes>, tokio::task::JoinHa
     let (near, far): (DuplexStream, _) = tokio::io::duplex(64 << 10);
     let served = egress.clone();
     let task = tokio::spawn(async move { Tunnel::meet(far, served.policy().limits, LONG).await?.serve(served).await });
-    let (request, connection) = h2::client::handshake(near).await.unwrap();
+    // As the real one does: one stream that nobody reads must not use up what is for all.
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(256 << 10).initial_connection_window_size((1 << 31) - 1);
+    let (request, connection) = builder.handshake(near).await.unwrap();
     tokio::spawn(connection);
     (request, task)
 }
