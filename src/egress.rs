@@ -127,6 +127,7 @@ impl Egress {
     ) -> Result<(TcpStream, Open), Refusal> {
         let mut open = self.open(target);
         let made = async {
+            open.pace().await;
             allowed?;
             open.enter()?;
             open.record().await?;
@@ -142,8 +143,10 @@ impl Egress {
     }
 
     /// A request that says nothing that can be decided.
-    fn malformed(&self, text: impl Into<String>) -> Refusal {
-        self.refused(self.open(String::new()), Refusal::new(Kind::Malformed, text))
+    async fn malformed(&self, text: impl Into<String>) -> Refusal {
+        let open = self.open(String::new());
+        open.pace().await;
+        self.refused(open, Refusal::new(Kind::Malformed, text))
     }
 
     fn refused(&self, open: Open, refusal: Refusal) -> Refusal {

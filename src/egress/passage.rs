@@ -1,7 +1,7 @@
 //! What became of each connection, and how much all of a server's together may do. Knows no protocol and no file.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
@@ -55,9 +55,16 @@ impl Default for Limits {
     }
 }
 
+/// The pace at which connections are taken up in the long run, and how many may come at once. Each leaves a record, refused
+/// or not: what asks faster waits, so that it cannot fill a disk.
+const PACE: Duration = Duration::from_millis(10);
+const BURST: u32 = 500;
+
 /// What an instance's connections have used.
 pub struct Account {
     limits: Limits,
+    /// When the next connection would be taken up if all had come at that pace.
+    due: Mutex<Option<Instant>>,
     free: Arc<Semaphore>,
     connections: AtomicU64,
     refused: AtomicU64,
@@ -85,7 +92,15 @@ impl Account {
     pub fn new(limits: Limits) -> Self {
         let free = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
         let zero = || AtomicU64::new(0);
-        Account { limits, free, connections: zero(), refused: zero(), bytes_out: zero(), bytes_in: zero() }
+        Account {
+            limits,
+            due: Mutex::default(),
+            free,
+            connections: zero(),
+            refused: zero(),
+            bytes_out: zero(),
+            bytes_in: zero(),
+        }
     }
 
     /// Its limits.
@@ -99,6 +114,19 @@ impl Account {
             [&self.connections, &self.refused, &self.bytes_out, &self.bytes_in].map(|counter| counter.load(Relaxed));
         let open = self.limits.connections.saturating_sub(self.free.available_permits()) as u64;
         Usage { open, connections, refused, bytes_out, bytes_in }
+    }
+
+    /// Waits until a connection may be taken up.
+    async fn pace(&self) {
+        let wait = {
+            let now = Instant::now();
+            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            let earliest = now.checked_sub(PACE * BURST).unwrap_or(now);
+            let next = due.unwrap_or(earliest).max(earliest) + PACE;
+            *due = Some(next);
+            next.saturating_duration_since(now)
+        };
+        tokio::time::sleep(wait).await;
     }
 
     fn enter(&self) -> Result<OwnedSemaphorePermit, Refusal> {
@@ -135,6 +163,11 @@ impl Open {
         let zero = || AtomicU64::new(0);
         let (bytes_out, bytes_in) = (zero(), zero());
         Open { passage, began: Instant::now(), account, witness, permit: None, bytes_out, bytes_in }
+    }
+
+    /// Waits until it may be taken up at all.
+    pub(super) async fn pace(&self) {
+        self.account.pace().await;
     }
 
     /// Takes a place among the connections.
@@ -178,6 +211,11 @@ impl Open {
         self.may_go_on()
     }
 
+    /// Bytes that came until now.
+    pub(super) fn has_come(&self) -> u64 {
+        self.bytes_in.load(Relaxed)
+    }
+
     fn may_go_on(&self) -> bool {
         self.account.limits.bytes.is_none_or(|most| self.account.used() <= most)
     }
@@ -192,5 +230,24 @@ impl Drop for Open {
         passage.bytes_in = self.bytes_in.load(Relaxed);
         passage.ms = u64::try_from(Duration::as_millis(&self.began.elapsed())).unwrap_or(u64::MAX);
         self.witness.ended(passage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_burst_is_taken_up_at_once_and_what_follows_at_its_pace() {
+        let account = Account::new(Limits::default());
+        let began = Instant::now();
+        for _ in 0..BURST {
+            account.pace().await;
+        }
+        // Not that it was quick, but that what follows is due later than it came.
+        for _ in 0..50 {
+            account.pace().await;
+        }
+        assert!(began.elapsed() >= PACE * 40, "{:?}", began.elapsed());
     }
 }

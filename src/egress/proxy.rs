@@ -45,11 +45,11 @@ async fn http(mut inside: Inside<impl AsyncRead + AsyncWrite + Unpin>, egress: &
         Ok(Ok(request)) => request,
         Ok(Err(Unread::Broken(error))) => return Err(error),
         Ok(Err(Unread::Malformed(why))) => {
-            let refusal = egress.malformed(why);
+            let refusal = egress.malformed(why).await;
             return answer(inside, egress, &refusal).await;
         }
         Err(_) => {
-            let refusal = egress.malformed("sent no whole request in time");
+            let refusal = egress.malformed("sent no whole request in time").await;
             return answer(inside, egress, &refusal).await;
         }
     };

@@ -63,6 +63,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Tunnel<T> {
             .max_frame_size(FRAME)
             .max_send_buffer_size(KEPT)
             .max_header_list_size(4 << 10)
+            // What is still under way on a stream that was reset is no error of the guard's, however often it happens.
+            .max_local_error_reset_streams(None)
             .max_concurrent_streams(streams);
         let unheard = |why: String| {
             Fault::new(Class::Isolation, "the guard of its network does not answer")
@@ -102,7 +104,7 @@ async fn one(
     let place = request.uri().authority().filter(|_| request.method() == Method::CONNECT);
     let place: Option<usize> = place.and_then(|place| place.as_str().parse().ok());
     let Some(listener) = place.and_then(|place| listeners.get(place)) else {
-        egress.malformed("came to a port that nobody asked for");
+        egress.malformed("came to a port that nobody asked for").await;
         return refuse(&mut answer);
     };
     let accepted = Response::new(());

@@ -64,7 +64,8 @@ async fn run(ports: &[u16]) -> io::Result<()> {
     let output = pipe::Sender::from_owned_fd(stdout().as_fd().try_clone_to_owned()?)?;
     let mut builder = client::Builder::new();
     builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOWS).max_frame_size(FRAME);
-    builder.enable_push(false);
+    // What is still under way on a stream that was reset is no error of the gateway's, however often it happens.
+    builder.enable_push(false).max_local_error_reset_streams(None);
     let (request, connection) =
         builder.handshake::<_, Bytes>(tokio::io::join(input, output)).await.map_err(io::Error::other)?;
     for (place, listener) in listeners {

@@ -19,8 +19,10 @@ use super::inside::Inside;
 
 /// What is carried at once.
 const PIECE: usize = 64 << 10;
-/// How long the other side may be quiet.
+/// How long the other side may be quiet…
 const QUIET: Duration = Duration::from_secs(300);
+/// …and how long when the client has ended its side: mostly it is gone, since no answer interests it any more.
+const GONE: Duration = Duration::from_secs(30);
 
 /// How it went.
 pub(super) enum Done {
@@ -63,16 +65,39 @@ async fn exchange(
             Body::Length(length) => chunked::exactly(&mut from_inside, &mut to_outside, length, count).await?,
             Body::Chunked => chunked::pass(&mut from_inside, &mut to_outside, count).await?,
         }
-        Ok(())
+        Ok(from_inside)
     };
     let (mut send, mut receive) = (pin!(send), pin!(receive(&mut from_outside, &mut to_inside, open)));
     // The answer may come before the request is whole; one that cannot be sent to its end may have one all the same.
     tokio::select! {
         done = &mut receive => done,
         sent = &mut send => match sent {
+            Ok(from_inside) => tokio::select! {
+                done = receive => done,
+                gone = gone(from_inside, open) => Err(gone),
+            },
             Err(error) if is_ours(&error) => Err(error),
-            _ => receive.await,
+            Err(_) => receive.await,
         },
+    }
+}
+
+/// Resolves when nobody is there any more to read an answer. What else the client sends is not read as anything.
+async fn gone(mut from: impl AsyncRead + Unpin, open: &Open) -> io::Error {
+    let mut piece = [0; 1024];
+    loop {
+        match from.read(&mut piece).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => return error,
+        }
+    }
+    loop {
+        let before = open.has_come();
+        tokio::time::sleep(GONE).await;
+        if open.has_come() == before {
+            return io::ErrorKind::TimedOut.into();
+        }
     }
 }
 

@@ -49,12 +49,12 @@ pub(super) async fn serve(mut inside: Inside<impl AsyncRead + AsyncWrite + Unpin
     };
     let reply = match asked {
         Asked::Method => {
-            egress.malformed("offered no SOCKS method that is known: none is needed");
+            egress.malformed("offered no SOCKS method that is known: none is needed").await;
             inside.write_all(&[VERSION, NO_METHOD]).await?;
             return linger(inside).await;
         }
         Asked::Wrong(reply, why) => {
-            egress.malformed(why);
+            egress.malformed(why).await;
             reply
         }
         Asked::For(target) => match egress.connect(&target).await {
