@@ -7,6 +7,7 @@ mod endings;
 #[cfg(target_os = "linux")]
 mod escape;
 mod lease;
+mod guard;
 mod mutation;
 #[cfg(target_os = "linux")]
 mod opened;
