@@ -157,8 +157,17 @@ impl Egress {
 
     fn open(&self, target: String) -> Open {
         let (server, instance) = (self.policy.server.clone(), self.policy.instance.clone());
-        let passage =
-            Passage { server, instance, target, decision: "allow", reason: None, bytes_out: 0, bytes_in: 0, ms: 0 };
+        let passage = Passage {
+            connection: uuid::Uuid::now_v7().to_string(),
+            server,
+            instance,
+            target,
+            decision: "allow",
+            reason: None,
+            bytes_out: 0,
+            bytes_in: 0,
+            ms: 0,
+        };
         Open::new(passage, self.account.clone(), self.witness.clone())
     }
 }

@@ -8,6 +8,7 @@ use crate::audit::record::Isolation;
 use crate::compartment::lease::{Lease, Stage};
 use crate::compartment::verify::Evidence;
 
+use super::guarded::Way;
 use super::handshake::Greeting;
 use super::peer::Peer;
 
@@ -27,6 +28,8 @@ pub struct Instance {
     pub since: SystemTime,
     /// What confines it.
     pub confinement: Confinement,
+    /// Its way out, if it has one.
+    pub way: Option<Way>,
     /// Until when it may live at most, whoever uses it; none where it has no container.
     pub lease: Option<Lease>,
     busy: AtomicUsize,
@@ -69,6 +72,7 @@ impl Instance {
         greeting: Greeting,
         owner: String,
         confinement: Confinement,
+        way: Option<Way>,
         lease: Option<Lease>,
     ) -> Self {
         Instance {
@@ -77,6 +81,7 @@ impl Instance {
             owner,
             since: SystemTime::now(),
             confinement,
+            way,
             lease,
             busy: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),

@@ -14,6 +14,8 @@ use super::refusal::{Kind, Refusal};
 /// One connection, or the attempt at one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
+    /// Its own name, by which what is said of it belongs together.
+    pub connection: String,
     /// The server's name.
     pub server: String,
     /// The instance that it came from.

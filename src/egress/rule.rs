@@ -102,6 +102,11 @@ impl Rules {
         Rules(rules.into_iter().collect())
     }
 
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.0.iter()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -6,8 +6,8 @@ mod endings;
 // What the attempts are given to reach, abstract sockets and processes, are things of Linux.
 #[cfg(target_os = "linux")]
 mod escape;
-mod lease;
 mod guard;
+mod lease;
 mod mutation;
 #[cfg(target_os = "linux")]
 mod opened;

@@ -137,16 +137,17 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("name", &[]),
     ("wire", &[]),
     ("protocol", &["wire"]),
-    ("config", &["name"]),
+    ("egress", &["error"]),
+    // The rules of what may be reached are read where they are written, in the words of what keeps them.
+    ("config", &["egress", "name"]),
     ("gate", &["config", "error", "name"]),
     ("audit", &["config", "error", "name"]),
-    ("egress", &["error"]),
     ("session", &["protocol", "wire"]),
     ("route", &["config", "error", "gate", "name", "wire"]),
     ("client", &["wire"]),
     // A container's streams and its end are handed on in the words of `downstream::link`.
-    ("compartment", &["config", "downstream", "error", "name"]),
-    ("downstream", &["audit", "compartment", "config", "error", "name", "protocol", "route", "wire"]),
+    ("compartment", &["config", "downstream", "egress", "error", "name"]),
+    ("downstream", &["audit", "compartment", "config", "egress", "error", "name", "protocol", "route", "wire"]),
     (
         "flow",
         &["audit", "client", "config", "downstream", "error", "gate", "name", "protocol", "route", "session", "wire"],
