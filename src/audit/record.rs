@@ -11,7 +11,6 @@ use crate::name::{CallId, Role};
 
 /// One record, before it is sealed.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a record lives for a moment, and most are intents")]
 pub enum Record {
     /// A call was asked for.
     Intent(Intent),

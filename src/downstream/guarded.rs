@@ -30,9 +30,12 @@ pub struct Way {
     pub egress: Arc<Egress>,
 }
 
+/// Serves what comes from a guard until that ends.
+type Serve = Box<dyn FnOnce(Arc<Egress>) -> BoxFuture<'static, Result<(), Fault>> + Send>;
+
 /// A guard that listens, and is not listened to yet.
 pub struct Met {
-    tunnel: Box<dyn FnOnce(Arc<Egress>) -> BoxFuture<'static, Result<(), Fault>> + Send>,
+    tunnel: Serve,
     life: Life,
 }
 
@@ -87,7 +90,12 @@ impl Met {
         // Also where nobody ends this: it goes on by itself until nothing is left of the guard.
         let guard = tokio::spawn(async move {
             let ours = tokio::select! {
-                _ = tunnel(egress) => false,
+                served = tunnel(egress) => {
+                    if let Err(fault) = served {
+                        tracing::debug!("{fault}");
+                    }
+                    false
+                }
                 () = stopped.cancelled() => true,
             };
             if !ours {

@@ -7,6 +7,7 @@ mod endings;
 #[cfg(target_os = "linux")]
 mod escape;
 mod guard;
+mod guarded;
 mod lease;
 mod mutation;
 #[cfg(target_os = "linux")]
