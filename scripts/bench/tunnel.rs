@@ -11,16 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::container::{AttachContainerResults, LogOutput};
+use bollard::container::AttachContainerResults;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions, RemoveContainerOptionsBuilder};
-use bulkhead::compartment::Engine;
+use bulkhead::compartment::guard::policy;
+use bulkhead::compartment::{Engine, Guard, Lease, Owner};
 use bulkhead::config::env::{ProcessEnvironment, engine_candidates};
+use bulkhead::config::resolve;
+use bulkhead::downstream::link::Output;
+use bulkhead::egress::Egress;
 use bulkhead::egress::passage::{Limits, Passage, Witness};
 use bulkhead::egress::resolve::System;
-use bulkhead::egress::rule::Rules;
 use bulkhead::egress::tunnel::{Tunnel, over};
-use bulkhead::egress::{Egress, Policy};
 use bulkhead::error::Fault;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -134,28 +136,34 @@ async fn container(
     (id, attached)
 }
 
-async fn through(docker: &Docker, port: u16) -> Value {
-    let policy =
-        Policy { server: "bench".into(), rules: Rules::default(), host_ports: vec![port], ..Policy::default() };
-    let (guard, attached) = container(docker, "bulkhead/guard", vec![port.to_string()], "none".into()).await;
-    let bytes = attached.output.filter_map(|piece| async move {
+/// By a guard that is started as for any server, with its limits.
+async fn through(engine: &Engine, docker: &Docker, port: u16) -> Value {
+    let server =
+        resolve::own("bench", &format!("image = \"bulkhead/fixture\"\nhost_ports = [{port}]")).expect("a server");
+    let policy = policy(&server).expect("a port");
+    let owner = Owner::this_process("bench").for_principal("bench");
+    let lease = Lease::from_now(Duration::from_secs(3600));
+    let guard = Guard::start(engine, &server, &policy, &owner, lease, Duration::from_secs(60)).await;
+    let (guard, link) = guard.expect("a guard");
+    let bytes = link.output.filter_map(|piece| async move {
         match piece {
-            Ok(LogOutput::StdErr { .. }) => None,
-            piece => Some(piece.map(LogOutput::into_bytes).map_err(io::Error::other)),
+            Ok(Output::Stderr(_)) => None,
+            Ok(Output::Stdout(bytes)) => Some(Ok(bytes)),
+            Err(error) => Some(Err(error)),
         }
     });
     let egress = Arc::new(Egress::new(policy, Arc::new(System), Arc::new(Nobody)));
-    let io = over(bytes.boxed(), attached.input);
+    let io = over(bytes.boxed(), link.input);
     let tunnel = Tunnel::meet(io, Limits::default(), Duration::from_secs(30)).await.expect("a guard");
     let task = tokio::spawn(tunnel.serve(egress));
     let command = ["python3", "-c", CLIENT, &port.to_string()].map(str::to_owned).to_vec();
-    let (id, attached) = container(docker, "bulkhead/fixture", command, format!("container:{guard}")).await;
+    let (id, attached) =
+        container(docker, "bulkhead/fixture", command, format!("container:{}", guard.container())).await;
     let said: Vec<u8> = attached.output.map(|piece| piece.expect("words").into_bytes().to_vec()).concat().await;
     task.abort();
-    for id in [id, guard] {
-        let force = RemoveContainerOptionsBuilder::new().force(true).build();
-        let _ = docker.remove_container(&id, Some(force)).await;
-    }
+    let force = RemoveContainerOptionsBuilder::new().force(true).build();
+    let _ = docker.remove_container(&id, Some(force)).await;
+    link.process.end(Duration::ZERO).await;
     serde_json::from_slice(&said).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&said)))
 }
 
@@ -184,7 +192,7 @@ async fn main() -> io::Result<()> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         near.push(direct(port).await);
-        far.push(through(&docker, port).await);
+        far.push(through(&engine, &docker, port).await);
     }
     let mut out = io::stdout();
     writeln!(out, "{:<22} {:>10} {:>10} {:>8}", "", "direct", "tunnel", "ratio")?;
