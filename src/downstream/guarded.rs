@@ -82,6 +82,12 @@ pub async fn meet(guard: Link, limits: Limits, until: Instant) -> Result<Met, Fa
 }
 
 impl Met {
+    /// Ends it, since there is no server for it after all.
+    pub async fn end(self) {
+        drop(self.tunnel);
+        self.life.end(GRACE).await;
+    }
+
     /// Listens to it from now on, for a server that is proven to have no other way.
     pub fn serve(self, egress: Arc<Egress>, server: Link) -> Link {
         let Met { tunnel, life } = self;

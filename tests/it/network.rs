@@ -341,6 +341,34 @@ found = "begun"
 }
 
 #[test]
+fn a_connection_that_is_open_at_the_end_has_its_record() {
+    let port = echo("127.0.0.1:0", "granted");
+    let site = Site::new(&reaching("db", &format!("host_ports = [{port}]")));
+    let mut serving = site.open();
+    let hold = format!(
+        "import builtins\nbuiltins.held = socket.create_connection(('127.0.0.1', {port}))\n\
+         builtins.held.sendall(b'hello')\nfound = 'held'"
+    );
+    assert_eq!(found(&mut serving, "db", &hold), "held");
+    wait_until("the open connection", PATIENCE, || site.server("db")["instances"][0]["egress"]["open"] == 1);
+    assert!(serving.close().status.success());
+    let records = passages(&site, "db", 2);
+    assert_eq!((&records[1]["connection"], &records[1]["bytes_out"]), (&records[0]["connection"], &json!(5)));
+}
+
+#[test]
+fn a_server_that_does_not_start_leaves_no_guard() {
+    let site = Site::new(&reaching("broken", "host_ports = [1]\nargs = [\"--exit-at-start\", \"3\"]"));
+    let mut serving = site.open();
+    let told = serving.failure("broken__run", json!({ "program": "" }));
+    assert!(told.contains("told to exit at start") && told.contains("exit code 3"), "{told}");
+    let gateway = site.gateway();
+    wait_until("nothing of it", PATIENCE, || containers(&gateway).is_empty());
+    let guards = site.records("server").into_iter().filter(|r| r["reason"] == "the guard of its network");
+    assert!(guards.clone().count() > 0 && guards.into_iter().all(|record| record["event"] == "proven"));
+}
+
+#[test]
 fn a_server_that_asks_for_nothing_has_no_guard() {
     let site = Site::new(&contained("fx", &[]));
     let mut serving = site.open();

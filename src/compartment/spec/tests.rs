@@ -53,7 +53,8 @@ fn differences(one: &Value, other: &Value) -> Vec<String> {
             (Value::Object(a), Value::Object(b)) => {
                 let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
                 for name in names {
-                    walk(format!("{at}/{name}"), &a[name.as_str()], &b[name.as_str()], found);
+                    let of = |members: &serde_json::Map<String, Value>| members.get(name).cloned().unwrap_or_default();
+                    walk(format!("{at}/{name}"), &of(a), &of(b), found);
                 }
             }
             _ if one == other => {}

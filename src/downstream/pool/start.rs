@@ -174,8 +174,17 @@ impl Pool {
         let (guard, link) = Guard::start(&self.engine, server, &policy, &owner, lease, left()).await?;
         self.record(entry, ServerWord::Proven, &confinement_of(&guard), Some("the guard of its network".to_owned()));
         let met = guarded::meet(link, policy.limits, deadline).await?;
-        let compartment = Compartment::behind(server, &image, &owner, lease, &guard)?;
-        let confined = compartment::start(&self.engine, compartment, left()).await?;
+        let started = async {
+            let compartment = Compartment::behind(server, &image, &owner, lease, &guard)?;
+            compartment::start(&self.engine, compartment, left()).await
+        };
+        let confined = match started.await {
+            Ok(confined) => confined,
+            Err(fault) => {
+                met.end().await;
+                return Err(fault);
+            }
+        };
         let policy = Policy { instance: confined.container.clone(), ..policy };
         let egress = Arc::new(Egress::new(policy, Arc::new(System), Arc::new(Recorded(self.audit.clone()))));
         let link = met.serve(egress.clone(), confined.link);
