@@ -17,7 +17,9 @@ mod tail;
 mod text;
 pub mod writer;
 
-pub use record::{Ended, GatewayEvent, GatewayWord, Intent, Isolation, Outcome, Record, ServerEvent, ServerWord};
+pub use record::{
+    Egress, Ended, GatewayEvent, GatewayWord, Intent, Isolation, Outcome, Record, ServerEvent, ServerWord,
+};
 pub use redact::Redactor;
 pub use writer::{Audit, Written};
 
@@ -34,7 +36,7 @@ mod fixture {
 
     use std::path::PathBuf;
 
-    use super::{Ended, GatewayEvent, GatewayWord, Intent, Isolation, Outcome, ServerEvent, ServerWord};
+    use super::{Egress, Ended, GatewayEvent, GatewayWord, Intent, Isolation, Outcome, ServerEvent, ServerWord};
     use crate::name::{CallId, Role};
 
     pub fn dir() -> (tempfile::TempDir, PathBuf) {
@@ -76,6 +78,20 @@ mod fixture {
         let (container, image) = (Some("c0ffee".to_owned()), Some("sha256:1".to_owned()));
         let reason = Some("asked to".to_owned());
         ServerEvent { server: "time".into(), event: ServerWord::Stopped, container, image, evidence: None, reason }
+    }
+
+    pub fn egress() -> Egress {
+        Egress {
+            connection: "c1".into(),
+            server: "time".into(),
+            instance: "c0ffee".into(),
+            target: "a.org:443".into(),
+            decision: "allow",
+            reason: None,
+            bytes_out: Some(1),
+            bytes_in: Some(2),
+            ms: Some(3),
+        }
     }
 
     pub fn gateway(event: GatewayWord) -> GatewayEvent {

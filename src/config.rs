@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::egress::rule::Rules;
 use crate::name::{Role, ServerName};
 
 pub mod env;
@@ -178,6 +179,8 @@ pub struct Server {
     pub tools: ToolRules,
     /// Limits on its instances.
     pub resources: Resources,
+    /// What it may reach.
+    pub network: Network,
     /// Declared environment: literal values and resolved secrets alike; nothing of it is ever printed.
     pub env: BTreeMap<String, Sensitive>,
     /// Who shares an instance.
@@ -207,6 +210,39 @@ pub struct Server {
     /// SHA-256 over what runs and how it is confined, without secret values, lower-case hex. Roles, limits and deadlines
     /// are no part of it.
     pub digest: String,
+}
+
+impl Server {
+    /// What one instance takes of the totals, with its guard where it has one.
+    pub fn takes(&self) -> Resources {
+        let own = self.resources;
+        match self.network {
+            Network::None => own,
+            Network::Guarded { .. } => Resources {
+                memory: own.memory + GUARD.memory,
+                cpus: own.cpus + GUARD.cpus,
+                pids: own.pids + GUARD.pids,
+            },
+        }
+    }
+}
+
+/// What the guard of a server's network may use, each. What it carries goes through it twice, so it has a processor.
+pub const GUARD: Resources = Resources { memory: 64 << 20, cpus: 1.0, pids: 16 };
+
+/// What a server in a container may reach beyond it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// Nothing.
+    #[default]
+    None,
+    /// What a guard carries to the gateway, and the gateway lets through. At least one of the two is not empty.
+    Guarded {
+        /// Hosts and ports, by name.
+        rules: Rules,
+        /// Ports of the host's loopback that are the container's own, too; none of them twice.
+        host_ports: Vec<u16>,
+    },
 }
 
 /// How a server runs. Arguments and addresses may hold secrets, so `Debug` shows only how many there are.

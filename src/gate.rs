@@ -16,7 +16,7 @@ mod fixture {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use crate::config::{Reason, Resources, Run, Server, Share, ToolRules};
+    use crate::config::{Network, Reason, Resources, Run, Server, Share, ToolRules};
     use crate::name::{Principal, Role, ServerName};
 
     pub fn principal(id: &str, role: Role) -> Principal {
@@ -31,6 +31,7 @@ mod fixture {
             min_role: Role::User,
             tools: ToolRules::default(),
             resources: Resources { memory: 1 << 20, cpus: 1.0, pids: 1 },
+            network: Network::None,
             env: BTreeMap::new(),
             share: Share::Principal,
             state: None,

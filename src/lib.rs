@@ -20,6 +20,7 @@ pub mod client;
 pub mod compartment;
 pub mod config;
 pub mod downstream;
+pub mod egress;
 pub mod error;
 pub mod flow;
 pub mod gate;

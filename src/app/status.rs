@@ -4,9 +4,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::audit::record::Isolation;
-use crate::config::{Run, Server};
+use crate::config::{Network, Run, Server};
 use crate::downstream::instance::Instance;
 use crate::downstream::pool::{Entry, State};
+use crate::egress::passage::Usage;
 use crate::error::Class;
 
 use super::{App, shown};
@@ -20,7 +21,7 @@ struct ServerStatus {
     isolation: &'static str,
     isolation_reason: Option<String>,
     network: &'static str,
-    reach: Vec<&'static str>,
+    reach: Vec<String>,
     mounts: Vec<String>,
     writable_root: bool,
     tools: usize,
@@ -84,17 +85,35 @@ fn isolation(entry: &Entry, instances: &[std::sync::Arc<Instance>]) -> (&'static
     }
 }
 
-fn network(server: &Server) -> (&'static str, Vec<&'static str>) {
-    match server.run {
-        Run::Unisolated { .. } => ("host", vec!["everything the host can reach"]),
-        Run::Remote { .. } => ("remote", vec!["not ours to say"]),
-        _ => ("none", vec!["lo"]),
+fn network(server: &Server) -> (&'static str, Vec<String>) {
+    match (&server.run, &server.network) {
+        (Run::Unisolated { .. }, _) => ("host", vec!["everything the host can reach".to_owned()]),
+        (Run::Remote { .. }, _) => ("remote", vec!["not ours to say".to_owned()]),
+        (_, Network::None) => ("none", vec!["lo".to_owned()]),
+        (_, Network::Guarded { rules, host_ports }) => {
+            let ports = host_ports.iter().map(|port| format!("host 127.0.0.1:{port}"));
+            (
+                "egress",
+                ["lo".to_owned()].into_iter().chain(rules.iter().map(ToString::to_string)).chain(ports).collect(),
+            )
+        }
     }
 }
 
 fn mounts(server: &Server) -> Vec<String> {
     let way = |write| if write { "read and write" } else { "read only" };
     server.mounts.iter().map(|m| format!("{} at {} ({})", shown(&m.host), m.at, way(m.write))).collect()
+}
+
+fn egress(usage: Usage) -> Value {
+    let Usage { open, connections, refused, bytes_out, bytes_in } = usage;
+    json!({
+        "open": open,
+        "connections": connections,
+        "refused": refused,
+        "bytes_out": bytes_out,
+        "bytes_in": bytes_in,
+    })
 }
 
 fn instance(instance: &Instance) -> Value {
@@ -106,6 +125,12 @@ fn instance(instance: &Instance) -> Value {
         "since": humantime::format_rfc3339_millis(instance.since).to_string(),
         "revision": instance.greeting.revision,
         "evidence": instance.confinement.evidence,
+        "guard": instance.way.as_ref().map(|way| json!({
+            "container": way.guard.container(),
+            "image": way.guard.image(),
+            "evidence": way.guard.evidence(),
+        })),
+        "egress": instance.way.as_ref().map(|way| egress(way.egress.usage())),
         "skipped": {
             "noise": counters.noise.load(Relaxed),
             "stray": counters.stray.load(Relaxed),

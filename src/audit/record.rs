@@ -11,7 +11,6 @@ use crate::name::{CallId, Role};
 
 /// One record, before it is sealed.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a record lives for a moment, and most are intents")]
 pub enum Record {
     /// A call was asked for.
     Intent(Intent),
@@ -21,6 +20,8 @@ pub enum Record {
     Server(ServerEvent),
     /// Something happened to the gateway.
     Gateway(GatewayEvent),
+    /// A server reached something, or was kept from it.
+    Egress(Egress),
 }
 
 /// A call as it was asked for and decided, before anything leaves.
@@ -172,6 +173,30 @@ pub enum GatewayWord {
     Recovered,
 }
 
+/// A connection of a server's, or the attempt at one. One that is made has two such records: before it is made, without
+/// what it will have carried, and when it has ended. Any other has the second alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct Egress {
+    /// Its name, which both have.
+    pub connection: String,
+    /// The server.
+    pub server: String,
+    /// The container.
+    pub instance: String,
+    /// `host:port` as the server asked for it.
+    pub target: String,
+    /// `allow`, or in one word why not.
+    pub decision: &'static str,
+    /// Why not, in a few.
+    pub reason: Option<String>,
+    /// Bytes that left.
+    pub bytes_out: Option<u64>,
+    /// Bytes that came.
+    pub bytes_in: Option<u64>,
+    /// How long it took.
+    pub ms: Option<u64>,
+}
+
 impl Record {
     /// The record as JSON members, ready to be sealed. Everything that came from outside goes through `redactor`.
     pub fn body(mut self, time: SystemTime, gateway: &str, redactor: &Redactor) -> String {
@@ -182,6 +207,7 @@ impl Record {
             Record::Outcome(outcome) => ("outcome", to_json(outcome)),
             Record::Server(event) => ("server", to_json(event)),
             Record::Gateway(event) => ("gateway", to_json(event)),
+            Record::Egress(passage) => ("egress", to_json(passage)),
         };
         let fields = &fields[1..fields.len() - 1];
         format!(r#""time":"{time}","kind":"{kind}","gateway":{},{fields}"#, to_json(&gateway))
@@ -204,6 +230,11 @@ impl Record {
                 s.reason.iter_mut().for_each(outside);
                 ours(&mut s.server);
                 [&mut s.container, &mut s.image, &mut s.evidence].into_iter().flatten().for_each(ours);
+            }
+            Record::Egress(e) => {
+                outside(&mut e.target);
+                e.reason.iter_mut().for_each(outside);
+                [&mut e.connection, &mut e.server, &mut e.instance].into_iter().for_each(ours);
             }
             Record::Gateway(g) => [&mut g.config_digest, &mut g.policy_digest].into_iter().flatten().for_each(ours),
         }

@@ -15,7 +15,7 @@ use super::chain::Head;
 use super::key::Key;
 use super::ledger::Ledger;
 use super::place::Trouble;
-use super::record::{GatewayEvent, Intent, Outcome, Record, ServerEvent};
+use super::record::{Egress, GatewayEvent, Intent, Outcome, Record, ServerEvent};
 use super::redact::Redactor;
 use super::unavailable;
 use crate::config::{Sensitive, Sync};
@@ -87,24 +87,44 @@ impl Audit {
     #[must_use = "nothing may be done before the intent is written"]
     pub fn intent(&self, intent: Intent) -> Written {
         match Arc::clone(&self.shared.waiting).try_acquire_owned() {
-            Ok(waiting) => self.enqueue(Record::Intent(intent), Some(waiting)),
+            Ok(waiting) => self.enqueue(Record::Intent(intent), false, Some(waiting)),
             Err(_) => Written::refused(unavailable("too many calls wait for the audit to be written")),
         }
     }
 
+    /// Records that a connection is about to be made, as an intent does for a call.
+    #[must_use = "nothing may be connected to before this is written"]
+    pub fn opens(&self, passage: Egress) -> Written {
+        match Arc::clone(&self.shared.waiting).try_acquire_owned() {
+            Ok(waiting) => self.enqueue(Record::Egress(passage), false, Some(waiting)),
+            Err(_) => Written::refused(unavailable("too many records wait for the audit to be written")),
+        }
+    }
+
+    /// Records a connection that has ended.
+    pub fn ended(&self, passage: Egress) -> Written {
+        self.enqueue(Record::Egress(passage), true, None)
+    }
+
+    /// Records a connection that was not made. While the audit cannot be written this is forgotten: a server may ask for
+    /// as many as it likes, and they must not take the place of records of what has happened.
+    pub fn kept_from(&self, passage: Egress) -> Written {
+        self.opens(passage)
+    }
+
     /// Records how a call ended.
     pub fn outcome(&self, outcome: Outcome) -> Written {
-        self.enqueue(Record::Outcome(outcome), None)
+        self.enqueue(Record::Outcome(outcome), true, None)
     }
 
     /// Records what happened to a server.
     pub fn server(&self, event: ServerEvent) -> Written {
-        self.enqueue(Record::Server(event), None)
+        self.enqueue(Record::Server(event), true, None)
     }
 
     /// Records what happened to the gateway.
     pub fn gateway(&self, event: GatewayEvent) -> Written {
-        self.enqueue(Record::Gateway(event), None)
+        self.enqueue(Record::Gateway(event), true, None)
     }
 
     /// Writes all that is on its way and puts it on disk; later records are refused. The error says what is lost.
@@ -139,10 +159,9 @@ impl Audit {
         Ok(())
     }
 
-    /// The order of records is the order of these calls.
-    fn enqueue(&self, record: Record, waiting: Option<OwnedSemaphorePermit>) -> Written {
+    /// The order of records is the order of these calls. What is not to be kept is forgotten when it cannot be written.
+    fn enqueue(&self, record: Record, keep: bool, waiting: Option<OwnedSemaphorePermit>) -> Written {
         let shared = &self.shared;
-        let keep = !matches!(record, Record::Intent(_));
         let body = {
             let redactor = shared.redactor.read().unwrap_or_else(PoisonError::into_inner);
             record.body(SystemTime::now(), &shared.gateway, &redactor)

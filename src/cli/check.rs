@@ -16,6 +16,7 @@ use super::print;
 
 mod engine;
 mod isolation;
+mod loopback;
 mod servers;
 
 /// What `bulkhead check` takes.
@@ -86,7 +87,7 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let answers = engine::look(&engine, &mut findings).await;
     let mut attempts = Vec::new();
     if answers {
-        servers::images(&engine, &mut findings).await;
+        servers::images(&engine, config.as_ref(), &mut findings).await;
         attempts = isolation::look(&engine, &addresses, &mut findings).await;
     } else {
         findings.push(isolation::untried());

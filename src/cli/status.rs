@@ -54,7 +54,7 @@ fn gateway_text(gateway: &Value, detailed: &[String], colours: bool) -> String {
         word(&gateway["audit"]["path"]),
         gateway["audit"]["seq"],
     );
-    let mut table = print::table(&["SERVER", "STATE", "ISOLATION", "NETWORK", "TOOLS", "RUNNING"]);
+    let mut table = print::table(&["SERVER", "STATE", "ISOLATION", "REACH", "TOOLS", "RUNNING"]);
     let none = Vec::new();
     let servers = gateway["servers"].as_array().unwrap_or(&none);
     for server in servers {
@@ -65,7 +65,7 @@ fn gateway_text(gateway: &Value, detailed: &[String], colours: bool) -> String {
             Cell::new(word(&server["name"])),
             Cell::new(word(&server["state"])),
             painted(&word(&server["isolation"]), colours),
-            Cell::new(word(&server["network"])),
+            Cell::new(reach(server)),
             Cell::new(tools),
             Cell::new(running),
         ]);
@@ -100,8 +100,27 @@ fn notes(server: &Value) -> String {
             controls.len(),
             word(&instance["evidence"]["digest"])
         ));
+        let used = &instance["egress"];
+        if used.is_object() {
+            lines.push(format!(
+                "{} connections ({} open, {} refused), {} bytes out, {} in, by guard {:.12}",
+                used["connections"],
+                used["open"],
+                used["refused"],
+                used["bytes_out"],
+                used["bytes_in"],
+                word(&instance["guard"]["container"])
+            ));
+        }
     }
     lines.iter().map(|line| format!("  {name}: {line}\n")).collect()
+}
+
+/// What it may reach beside its own loopback: what everybody has says nothing.
+fn reach(server: &Value) -> String {
+    let all = server["reach"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let beyond: Vec<String> = all.filter(|place| *place != "lo").map(|place| visible(place, 200)).collect();
+    if beyond.is_empty() { word(&server["network"]) } else { beyond.join("\n") }
 }
 
 fn evidence(server: &Value) -> String {

@@ -1,7 +1,8 @@
 //! From a server's configuration to the body of the request that creates its container. Pure: no engine is asked.
 //!
-//! A [`Compartment`] is made by [`Compartment::plan`] alone, and a container is started from nothing else, so that no way
-//! (a reconnect, a restart, a new secret) can leave a control out.
+//! A [`Compartment`] is made by [`Compartment::plan`] and its kin alone, and a container is started from nothing else, so
+//! that no way (a reconnect, a restart, a new secret) can leave a control out. One that may reach something is planned
+//! [`behind`](Compartment::behind) its guard, and there is no guard but one that runs and is proven.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,9 +13,12 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 
-use crate::config::{Resources, Run, Sensitive, Server, Share};
+use crate::config::{Network, Resources, Run, Sensitive, Server, Share};
+use crate::egress::environment::variables;
 use crate::error::{Class, Fault};
+use crate::name::ServerName;
 
+use super::guard::Guard;
 use super::image::ImageFacts;
 use super::lease::Lease;
 use super::owner::{Owner, ROLE};
@@ -62,6 +66,17 @@ pub struct Volume {
     pub stays: bool,
 }
 
+/// Whose network it has.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    /// Its own, with nothing in it.
+    Alone,
+    /// Its guard's, which has nothing in it but the guard's ports.
+    Behind(Box<Guard>),
+    /// Its own, since it is the guard of that server.
+    Guarding(ServerName),
+}
+
 /// Everything that confines one instance. `Debug` leaves out the command, whose arguments may hold secrets.
 #[derive(Clone)]
 pub struct Compartment {
@@ -69,6 +84,7 @@ pub struct Compartment {
     pub(super) image: String,
     pub(super) owner: Owner,
     pub(super) lease: Lease,
+    pub(super) way: Way,
     pub(super) nonce: String,
     pub(super) command: Vec<String>,
     pub(super) env: BTreeMap<String, Sensitive>,
@@ -84,6 +100,7 @@ impl fmt::Debug for Compartment {
             .field("image", &self.image)
             .field("owner", &self.owner)
             .field("lease", &self.lease)
+            .field("way", &self.way)
             .field("env", &self.env)
             .field("unset", &self.unset)
             .field("tmpfs", &self.tmpfs)
@@ -94,7 +111,42 @@ impl fmt::Debug for Compartment {
 
 impl Compartment {
     /// Plans the compartment of an instance that lives until its lease is over, or says why it cannot be as asked.
+    /// What may reach something has no such compartment: see [`Self::behind`].
     pub fn plan(server: &Server, image: &ImageFacts, owner: &Owner, lease: Lease) -> Result<Self, Fault> {
+        if server.network != Network::None {
+            let text = format!("server {}: it may reach something, and there is no guard to see to that", server.name);
+            return Err(Fault::new(Class::Isolation, text));
+        }
+        Self::with(server, image, owner, lease, Way::Alone)
+    }
+
+    /// The same for a server that may reach something: in the network of a guard, which was started for it.
+    pub fn behind(
+        server: &Server,
+        image: &ImageFacts,
+        owner: &Owner,
+        lease: Lease,
+        guard: &Guard,
+    ) -> Result<Self, Fault> {
+        if !guard.is_of(server, owner) {
+            let text = format!("server {}: that guard is another one's", server.name);
+            return Err(Fault::new(Class::Isolation, text));
+        }
+        Self::with(server, image, owner, lease, Way::Behind(Box::new(guard.clone())))
+    }
+
+    /// The same for a guard of such a server.
+    pub(super) fn guarding(
+        guarded: &ServerName,
+        guard: &Server,
+        image: &ImageFacts,
+        owner: &Owner,
+        lease: Lease,
+    ) -> Result<Self, Fault> {
+        Self::with(guard, image, owner, lease, Way::Guarding(guarded.clone()))
+    }
+
+    fn with(server: &Server, image: &ImageFacts, owner: &Owner, lease: Lease, way: Way) -> Result<Self, Fault> {
         let refused = |why: String| Err(Fault::new(Class::Isolation, format!("server {}: {why}", server.name)));
         let command = command(server, image);
         if command.is_empty() {
@@ -114,13 +166,14 @@ impl Compartment {
         if let Some(loose) = image.volumes.iter().find(|path| !covered(path)) {
             return refused(format!("its image wants a volume at {loose:?}; give it a place with state or mounts"));
         }
-        let env = env(server, image);
+        let env = env(server, image, &way);
         let unset = unset(&env, image);
         Ok(Compartment {
             server: server.clone(),
             image: image.id.clone(),
             owner: owner.clone(),
             lease,
+            way,
             nonce: uuid::Uuid::new_v4().simple().to_string(),
             command,
             env,
@@ -132,14 +185,38 @@ impl Compartment {
 
     /// The container's name, for people; the nonce makes it unique.
     pub(super) fn name(&self) -> String {
-        format!("bulkhead-{}-{:.8}", self.server.name.slug(), self.nonce)
+        match &self.way {
+            Way::Guarding(guarded) => format!("bulkhead-guard-{}-{:.8}", guarded.slug(), self.nonce),
+            Way::Alone | Way::Behind(_) => format!("bulkhead-{}-{:.8}", self.server.name.slug(), self.nonce),
+        }
+    }
+
+    /// Whose network it is to have, in the engine's words.
+    pub(super) fn network_mode(&self) -> String {
+        match &self.way {
+            Way::Behind(guard) => format!("container:{}", guard.container()),
+            // Only this: a container whose network is disabled as well has no /etc/hosts, and no `localhost` then.
+            Way::Alone | Way::Guarding(_) => "none".to_owned(),
+        }
+    }
+
+    /// The guard whose network it has.
+    pub(super) fn guard(&self) -> Option<&Guard> {
+        match &self.way {
+            Way::Behind(guard) => Some(guard),
+            Way::Alone | Way::Guarding(_) => None,
+        }
     }
 
     /// The labels that say whose it is.
     pub(super) fn labels(&self) -> HashMap<String, String> {
         let mut labels = self.owner.labels(self.lease);
-        labels.insert(ROLE.to_owned(), "server".to_owned());
-        labels.insert(SERVER.to_owned(), self.server.name.as_str().to_owned());
+        let (role, server) = match &self.way {
+            Way::Guarding(guarded) => ("guard", guarded),
+            Way::Alone | Way::Behind(_) => ("server", &self.server.name),
+        };
+        labels.insert(ROLE.to_owned(), role.to_owned());
+        labels.insert(SERVER.to_owned(), server.as_str().to_owned());
         labels.insert(DIGEST.to_owned(), self.server.digest.clone());
         labels
     }
@@ -150,7 +227,8 @@ impl Compartment {
         let env = self.declared().chain(self.unset.iter().cloned()).collect();
         ContainerCreateBody {
             image: Some(self.image.clone()),
-            hostname: Some(HOSTNAME.to_owned()),
+            // Who has another's network has its name, too, and engines take no other.
+            hostname: self.guard().is_none().then(|| HOSTNAME.to_owned()),
             user: Some(self.user()),
             entrypoint: Some(self.entrypoint()),
             cmd: Some(Vec::new()),
@@ -200,8 +278,7 @@ impl Compartment {
             nano_cpus: Some(nano(cpus)),
             pids_limit: Some(i64::from(pids)),
             ulimits: Some(vec![ulimit("nofile", NOFILE), ulimit("core", 0)]),
-            // Only this: a container whose network is disabled as well has no /etc/hosts, and no `localhost` then.
-            network_mode: Some("none".to_owned()),
+            network_mode: Some(self.network_mode()),
             ipc_mode: Some("private".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
             shm_size: i64::try_from(SHM).ok(),
@@ -296,10 +373,18 @@ fn tmpfs(uid: u32) -> Vec<Tmpfs> {
         .into()
 }
 
-fn env(server: &Server, image: &ImageFacts) -> BTreeMap<String, Sensitive> {
+fn env(server: &Server, image: &ImageFacts, way: &Way) -> BTreeMap<String, Sensitive> {
     let path = image.env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
     let given = [("HOME", HOME), ("PATH", path), ("LANG", "C.UTF-8")];
     let mut env: BTreeMap<_, _> = given.into_iter().map(|(k, v)| (k.to_owned(), Sensitive::new(v))).collect();
+    if let Way::Behind(guard) = way {
+        // Most programs read either spelling; whoever declares one of them means both.
+        let declared = |name: &str| server.env.keys().any(|own| own.eq_ignore_ascii_case(name));
+        let proxies = guard.proxy().map(variables).unwrap_or_default();
+        let proxies = proxies.into_iter().filter(|(name, _)| !declared(name));
+        env.extend(proxies.map(|(name, value)| (name.to_owned(), Sensitive::new(value))));
+    }
+    // Whoever declares a variable himself has the last word on it.
     env.extend(server.env.iter().map(|(k, v)| (k.clone(), v.clone())));
     env
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::config::env::Fixed;
 use crate::config::resolve::load;
-use crate::config::{Mount, Server};
+use crate::config::{Mount, Network, Server};
 
+use super::guard::Guard;
 use super::image::ImageFacts;
 use super::lease::Lease;
 use super::owner::Owner;
@@ -63,9 +64,17 @@ pub(super) fn bind(host: &str, at: &str, write: bool) -> Mount {
     Mount { host: PathBuf::from(host), at: at.to_owned(), write }
 }
 
-/// The compartment of a server.
+/// The guard of every server that has one here.
+pub(super) const GUARD: &str = "9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a";
+
+/// The compartment of a server, behind its guard where it has one.
 pub(super) fn planned(server: &Server) -> Compartment {
-    let planned = Compartment::plan(server, &image(), &owner(), lease());
+    let planned = match server.network {
+        Network::None => Compartment::plan(server, &image(), &owner(), lease()),
+        Network::Guarded { .. } => {
+            Compartment::behind(server, &image(), &owner(), lease(), &Guard::of(server, &owner(), GUARD))
+        }
+    };
     let mut compartment = planned.unwrap_or_else(|fault| panic!("{fault}"));
     compartment.nonce = NONCE.to_owned();
     compartment

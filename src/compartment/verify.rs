@@ -70,6 +70,7 @@ impl Evidence {
             "principal": asked.owner.principal,
             "mounts": asked.server.mounts.iter().map(|m| (&m.host, &m.at, m.write)).collect::<Vec<_>>(),
             "controls": controls,
+            "guard": asked.guard().map(|guard| (guard.container(), &guard.evidence().digest)),
         });
         Evidence { digest: crate::hex(&Sha256::digest(subject.to_string())), controls }
     }

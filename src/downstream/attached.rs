@@ -108,7 +108,7 @@ impl Attached {
         let shown = state.exit_code.filter(|_| !state.running.unwrap_or(false) && state.finished_at.is_some());
         let code = heard.code.or(shown);
         let lost = code.is_none() && (silent || heard.broken_off);
-        Ending { code, oom: heard.oom || state.oom_killed.unwrap_or(false), killed, lost }
+        Ending { code, oom: heard.oom || state.oom_killed.unwrap_or(false), killed, lost, cause: None }
     }
 
     async fn remove(&self) {

@@ -10,6 +10,7 @@ use crate::audit::record::Isolation;
 use crate::compartment::lease::{Lease, Stage};
 use crate::compartment::verify::Evidence;
 
+use super::guarded::Way;
 use super::handshake::Greeting;
 use super::peer::Peer;
 
@@ -29,6 +30,8 @@ pub struct Instance {
     pub since: SystemTime,
     /// What confines it.
     pub confinement: Confinement,
+    /// Its way out, if it has one.
+    pub way: Option<Way>,
     /// Until when it may live at most, whoever uses it; none where it has no container.
     pub lease: Option<Lease>,
     /// Told when a call was not answered in time.
@@ -73,6 +76,7 @@ impl Instance {
         greeting: Greeting,
         owner: String,
         confinement: Confinement,
+        way: Option<Way>,
         lease: Option<Lease>,
     ) -> Self {
         Instance {
@@ -81,6 +85,7 @@ impl Instance {
             owner,
             since: SystemTime::now(),
             confinement,
+            way,
             lease,
             doubted: Notify::new(),
             busy: AtomicUsize::new(0),

@@ -48,10 +48,15 @@ pub struct Ending {
     pub killed: bool,
     /// Whether it went with its engine, so that nobody can say how it ended.
     pub lost: bool,
+    /// What else had ended, so that it was ended, too.
+    pub cause: Option<String>,
 }
 
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(cause) = &self.cause {
+            return f.write_str(cause);
+        }
         match (self.oom, self.code) {
             (true, Some(code)) => write!(f, "out of memory (exit code {code})"),
             (true, None) => f.write_str("out of memory"),

@@ -102,7 +102,7 @@ impl Process for HostProcess {
             // Whatever it left behind in its group goes too.
             self.signal(Signal::Kill);
             let _ = child.start_kill();
-            Ending { code: status.ok().and_then(Result::ok).and_then(code), oom: false, killed, lost: false }
+            Ending { code: status.ok().and_then(Result::ok).and_then(code), killed, ..Ending::default() }
         }
         .boxed()
     }

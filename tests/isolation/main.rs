@@ -6,6 +6,8 @@ mod endings;
 // What the attempts are given to reach, abstract sockets and processes, are things of Linux.
 #[cfg(target_os = "linux")]
 mod escape;
+mod guard;
+mod guarded;
 mod lease;
 mod mutation;
 #[cfg(target_os = "linux")]

@@ -27,6 +27,7 @@ pub enum Call {
     Remove,
     Volume,
     Archive,
+    GuardImage,
 }
 
 impl Call {
@@ -39,6 +40,7 @@ impl Call {
             "GET" if ends("/json") => Some(Call::Inspect),
             "POST" if ends("/wait") => Some(Call::Wait),
             "DELETE" if path.contains("/containers/") => Some(Call::Remove),
+            "GET" if path.contains("/images/") && path.contains("guard/json") => Some(Call::GuardImage),
             "GET" if path.contains("/volumes/") => Some(Call::Volume),
             "PUT" if ends("/archive") => Some(Call::Archive),
             _ => None,
@@ -388,6 +390,8 @@ fn report(state: &State, body: Vec<u8>) -> Vec<u8> {
         for part in ["HostConfig", "Config", "Mounts", "NetworkSettings", "AppArmorProfile", "Image"] {
             report[part] = truth[part].clone();
         }
+        // Whose network it is to have differs from one start to the next.
+        report["HostConfig"]["NetworkMode"] = asked["HostConfig"]["NetworkMode"].clone();
         for part in ["Entrypoint", "Env", "Labels"] {
             report["Config"][part] = asked[part].clone();
         }

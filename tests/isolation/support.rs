@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use bollard::Docker;
 use bollard::query_parameters::{ListContainersOptionsBuilder, RemoveVolumeOptionsBuilder};
+use bulkhead::compartment::guard::policy;
 use bulkhead::compartment::lease::Terms;
-use bulkhead::compartment::{self, Compartment, Confined, Engine, ImageFacts, Lease, Owner};
+use bulkhead::compartment::{self, Compartment, Confined, Engine, Guard, ImageFacts, Lease, Owner};
 use bulkhead::config::Server;
 use bulkhead::config::env::{Fixed, ProcessEnvironment, engine_candidates};
 use bulkhead::config::resolve::load;
-use bulkhead::downstream::link::{Ending, Output, Process};
+use bulkhead::downstream::link::{Ending, Link, Output, Process};
 use bulkhead::error::Fault;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -64,6 +65,20 @@ impl Gateway {
 
     pub async fn plan(&self, server: &Server) -> Result<Compartment, Fault> {
         Compartment::plan(server, &self.image(server).await?, &self.owner, Lease::from_now(Terms::default().instance))
+    }
+
+    /// The compartment of a server that may reach something, behind a guard that was started for it.
+    pub async fn guard(&self, server: &Server) -> Result<(Guard, Link), Fault> {
+        let policy = policy(server).expect("something to reach");
+        let lease = Lease::from_now(Terms::default().instance);
+        Guard::start(&self.engine, server, &policy, &self.owner, lease, LONG).await
+    }
+
+    /// Starts a server in the network of a guard.
+    pub async fn start_behind(&self, server: &Server, guard: &Guard) -> Result<Confined, Fault> {
+        let (image, lease) = (self.image(server).await?, Lease::from_now(Terms::default().instance));
+        let compartment = Compartment::behind(server, &image, &self.owner, lease, guard)?;
+        compartment::start(&self.engine, compartment, LONG).await
     }
 
     async fn image(&self, server: &Server) -> Result<ImageFacts, Fault> {

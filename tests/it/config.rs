@@ -55,8 +55,6 @@ fn what_is_not_served_yet_is_refused_by_name() {
         ("[audit]\nrotate = \"1m\"\n", "audit.rotate"),
         ("[audit]\narguments = \"full\"\n", "audit.arguments"),
         ("[gateway]\napproval = \"explicit\"\n", "gateway.approval"),
-        ("[servers.fx]\nimage = \"x\"\negress = [\"a:443\"]\n", "servers.fx.egress"),
-        ("[servers.fx]\nimage = \"x\"\nhost_ports = [1]\n", "servers.fx.host_ports"),
         ("[servers.fx]\nimage = \"x\"\nnetwork = \"bridge\"\n", "servers.fx.network"),
     ] {
         let said = refused(config);

@@ -18,6 +18,7 @@ mod limits;
 mod lists;
 mod lock;
 mod neighbours;
+mod network;
 mod reap;
 mod roles;
 mod stress;

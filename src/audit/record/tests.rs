@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::audit::fixture::{gateway, intent, outcome, server};
+use crate::audit::fixture::{egress, gateway, intent, outcome, server};
 use crate::config::Sensitive;
 
 fn body(record: Record) -> String {
@@ -64,6 +64,16 @@ fn the_other_kinds_have_their_fields_in_place() {
         at("server")
             + r#""server":"time","event":"stopped","container":"c0ffee","image":"sha256:1","evidence":null,"reason":"asked to""#
     );
+    let opens = Egress { reason: Some("x".into()), bytes_out: None, bytes_in: None, ms: None, ..egress() };
+    let passage = r#""connection":"c1","server":"time","instance":"c0ffee","target":"a.org:443","decision":"allow","#;
+    assert_eq!(
+        body(Record::Egress(egress())),
+        at("egress") + passage + r#""reason":null,"bytes_out":1,"bytes_in":2,"ms":3"#
+    );
+    assert_eq!(
+        body(Record::Egress(opens)),
+        at("egress") + passage + r#""reason":"x","bytes_out":null,"bytes_in":null,"ms":null"#
+    );
     assert_eq!(
         body(Record::Gateway(gateway(GatewayWord::Reload))),
         at("gateway") + r#""event":"reload","config_digest":"d1","policy_digest":"d2""#
@@ -95,8 +105,9 @@ fn no_text_from_outside_carries_a_secret_in() {
         }),
         Record::Outcome(Outcome { detail: text(), ..outcome(CallId::new()) }),
         Record::Server(ServerEvent { reason: text(), ..server() }),
+        Record::Egress(Egress { target: text().unwrap(), reason: text(), ..egress() }),
     ];
-    for (record, redactions) in records.into_iter().zip([5, 1, 1]) {
+    for (record, redactions) in records.into_iter().zip([5, 1, 1, 2]) {
         let body = record.body(UNIX_EPOCH, "gw-1", &redactor);
         assert!(!body.contains("SENTINEL"), "{body}");
         assert_eq!(body.matches("x [redacted] y").count(), redactions, "{body}");

@@ -1,16 +1,19 @@
 //! Whether each server could run: its lock, its image, and the images that all of them need.
 
 use crate::app::lock_path;
+use crate::compartment::guard::GUARD_IMAGE;
 use crate::compartment::{Engine, dedicated};
-use crate::config::{Config, Run, Server};
+use crate::config::{Config, Network, Run, Server};
 use crate::error::Exit;
 use crate::route::lock::{Lock, LockedServer};
 
-use super::Finding;
+use super::{Finding, loopback};
 
 /// Looks at the images of ours.
-pub(super) async fn images(engine: &Engine, findings: &mut Vec<Finding>) {
-    for name in ["bulkhead/probe", "bulkhead/runtime"] {
+pub(super) async fn images(engine: &Engine, config: Option<&Config>, findings: &mut Vec<Finding>) {
+    let guarded = config.is_some_and(|config| config.servers.iter().any(|server| server.network != Network::None));
+    let guard = guarded.then_some(GUARD_IMAGE);
+    for name in ["bulkhead/probe", "bulkhead/runtime"].into_iter().chain(guard) {
         findings.push(match engine.image(name).await {
             Ok(image) => Finding::fine(format!("image {name}"), format!("{:.19}", image.id)),
             Err(fault) => Finding::wrong(format!("image {name}"), fault.inward, "run scripts/setup", Exit::Isolation),
@@ -30,6 +33,7 @@ pub(super) async fn look(engine: &Engine, answers: bool, config: &Config, findin
     for server in &config.servers {
         let locked = lock.servers.get(server.name.as_str());
         findings.extend(look_at(engine, answers, config, server, locked).await);
+        findings.extend(loopback::look_at(server));
     }
 }
 

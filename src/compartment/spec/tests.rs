@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::compartment::testing::{NONCE, PROBE_VOLUME, bind, image, lease, owner, planned, server};
+use crate::compartment::testing::{GUARD, NONCE, PROBE_VOLUME, bind, image, lease, owner, planned, server};
 use crate::config::{Run, Server};
 use crate::error::Class;
 
@@ -10,7 +10,14 @@ use super::*;
 
 const GOLDEN: &str = include_str!("../../../tests/golden/create-body.json");
 const GOLDEN_FULL: &str = include_str!("../../../tests/golden/create-body-full.json");
+const GOLDEN_GUARDED: &str = include_str!("../../../tests/golden/create-body-guarded.json");
 const PLAIN: &str = r#"image = "notes""#;
+const GUARDED: &str = r#"
+image = "notes"
+egress = ["api.github.com:443"]
+host_ports = [5432]
+env = { HTTPS_PROXY = "http://proxy.example:1" }
+"#;
 const FULL: &str = r#"
 image = "notes"
 args = ["--root", "/notes"]
@@ -46,7 +53,8 @@ fn differences(one: &Value, other: &Value) -> Vec<String> {
             (Value::Object(a), Value::Object(b)) => {
                 let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
                 for name in names {
-                    walk(format!("{at}/{name}"), &a[name.as_str()], &b[name.as_str()], found);
+                    let of = |members: &serde_json::Map<String, Value>| members.get(name).cloned().unwrap_or_default();
+                    walk(format!("{at}/{name}"), &of(a), &of(b), found);
                 }
             }
             _ if one == other => {}
@@ -139,6 +147,58 @@ fn without_a_command_nothing_is_planned() {
         let entry = if kind == "host" { format!("{run}\ncommand = [\"x\"]") } else { run.to_owned() };
         assert!(refusal(&server(&entry), &image()).contains("names a command"), "{kind}");
     }
+}
+
+#[test]
+fn the_request_of_a_server_behind_its_guard_is_the_golden_one() {
+    let guarded = body(&server(GUARDED));
+    assert_is(GOLDEN_GUARDED, &guarded);
+    // Beside the network, the name that goes with it, and the variables that lead to the proxy nothing is different.
+    let alone = body(&Server { network: Network::None, ..server(GUARDED) });
+    assert_eq!(differences(&alone, &guarded), ["/Env", "/HostConfig/NetworkMode", "/Hostname"]);
+    assert_eq!(guarded["HostConfig"]["NetworkMode"], format!("container:{GUARD}"));
+}
+
+#[test]
+fn the_proxys_variables_are_there_where_there_is_a_proxy_and_never_over_the_operators() {
+    let env = |entry: &str| {
+        let planned = planned(&server(entry));
+        let value = |name: &str| planned.env.get(name).map(|value| value.reveal().to_owned());
+        [value("HTTPS_PROXY"), value("http_proxy"), value("NODE_USE_ENV_PROXY"), value("https_proxy")]
+    };
+    let proxy = || Some("http://127.0.0.1:3128".to_owned());
+    assert_eq!(env(GUARDED), [Some("http://proxy.example:1".to_owned()), proxy(), Some("1".to_owned()), None]);
+    assert_eq!(env(&format!("{PLAIN}\nhost_ports = [5432]")), [None, None, None, None]);
+    let beside = env(&format!("{PLAIN}\negress = [\"a.org:1\"]\nhost_ports = [3128]"));
+    assert_eq!(beside[1], Some("http://127.0.0.1:3129".to_owned()));
+}
+
+#[test]
+fn what_may_reach_something_has_no_compartment_without_its_own_guard() {
+    let guarded = server(GUARDED);
+    assert!(refusal(&guarded, &image()).contains("there is no guard to see to that"));
+    let behind = |guard: &Guard| Compartment::behind(&guarded, &image(), &owner(), lease(), guard);
+    let other = Server { digest: "other".into(), ..guarded.clone() };
+    for wrong in [
+        Guard::of(&other, &owner(), GUARD),
+        Guard::of(&guarded, &Owner { principal: "bob".into(), ..owner() }, GUARD),
+        Guard::of(&guarded, &Owner { gateway: "g2".into(), ..owner() }, GUARD),
+    ] {
+        assert_eq!(behind(&wrong).expect_err("a refusal").class, Class::Isolation);
+    }
+    assert!(behind(&Guard::of(&guarded, &owner(), GUARD)).is_ok());
+}
+
+#[test]
+fn a_guard_is_as_confined_as_any_server_and_says_whose_it_is() {
+    let (guarded, own) = (server(GUARDED), server(PLAIN));
+    let mut guard = Compartment::guarding(&guarded.name, &own, &image(), &owner(), lease()).unwrap();
+    guard.nonce = NONCE.to_owned();
+    assert_eq!(guard.name(), "bulkhead-guard-My-Notes-00112233");
+    let guard = serde_json::to_value(guard.body(PROBE_VOLUME)).unwrap();
+    assert_eq!(differences(&body(&own), &guard), ["/Labels/org.bulkhead.role"]);
+    assert_eq!(guard["Labels"]["org.bulkhead.server"], "My Notes");
+    assert_eq!(guard["HostConfig"]["NetworkMode"], "none");
 }
 
 #[test]

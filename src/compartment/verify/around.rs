@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::super::guard::Guard;
 use super::super::spec::HOSTNAME;
 use super::Control;
 use super::view::{UNSEEN, View, as_asked, control, or_unread, shown};
@@ -64,10 +65,19 @@ pub(super) fn network(v: &View<'_>) -> Control {
         (Some(all), Some(routes)) => format!("{}, {} routes out", all.join(","), routes.len()),
         _ => or_unread(None),
     };
-    let none = mode == "none" && !published && others.is_empty();
+    let as_asked = mode == v.asked.network_mode() && !published && others.is_empty();
     let joined = others.iter().map(|name| format!(", joined {name}"));
-    let engine = joined.chain(published.then(|| ", ports published".to_owned())).fold(mode, |all, more| all + &more);
-    control("network", "none", engine, inside, none && only_lo && no_way)
+    let words = v.asked.guard().filter(|_| mode == v.asked.network_mode()).map(through);
+    let words = words.unwrap_or(mode);
+    let engine = joined.chain(published.then(|| ", ports published".to_owned())).fold(words, |all, more| all + &more);
+    let asked = v.asked.guard().map_or_else(|| "none".to_owned(), through);
+    // Also behind a guard: the way out is through its ports, and not one of the network's.
+    control("network", &asked, engine, inside, as_asked && only_lo && no_way)
+}
+
+/// The network of that guard and of no other container.
+fn through(guard: &Guard) -> String {
+    format!("none but through the guard {:.12}", guard.container())
 }
 
 /// Names only: values are compared where the engine tells them, and shown nowhere.

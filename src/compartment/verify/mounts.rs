@@ -3,6 +3,7 @@
 use bollard::models::{Mount, MountPoint, MountType};
 use serde_json::Value;
 
+use super::super::guard::Guard;
 use super::super::report::MountLine;
 use super::super::spec::PROBE;
 use super::Control;
@@ -191,7 +192,7 @@ fn is_engines(v: &View<'_>, m: &MountLine) -> bool {
         "/sys/fs/cgroup" => whole("tmpfs") && strict() || whole("cgroup2") && read_only(),
         "/sys/fs/cgroup/unified" => whole("cgroup2") && read_only(),
         "/etc/resolv.conf" | "/etc/hostname" | "/etc/hosts" => {
-            is_of_this_container(v, &m.root)
+            is_of_its_network(v, &m.root)
                 && Some(file) == m.at.strip_prefix("/etc/")
                 && (v.asked.server.writable_root || !m.writable())
         }
@@ -201,8 +202,10 @@ fn is_engines(v: &View<'_>, m: &MountLine) -> bool {
     }
 }
 
-/// Whether a path is below one that an engine keeps for the container of this very id.
-fn is_of_this_container(v: &View<'_>, root: &str) -> bool {
-    let id = v.engine.id.as_deref().filter(|id| !id.is_empty());
+/// Whether a path is below one that an engine keeps for the container of this very id, or for the guard whose network it
+/// has: the files that tell of a network go with it.
+fn is_of_its_network(v: &View<'_>, root: &str) -> bool {
+    let own = v.engine.id.as_deref().filter(|id| !id.is_empty());
+    let id = v.asked.guard().map(Guard::container).or(own);
     id.is_some_and(|id| root.split('/').any(|part| part == id))
 }

@@ -67,14 +67,17 @@ impl<'a> Field<'a> {
     /// The one word that is served, where the contract has more.
     pub(in crate::config) fn only(&self, served: &str, later: &[&str]) {
         match self.string() {
-            Some(text) if later.contains(&text) => {
-                self.sink.add(self.node.at, format!("not yet supported: {} = {text:?}", self.path));
-            }
+            Some(text) if later.contains(&text) => self.later(text),
             Some(text) if text != served => {
                 self.fault(format!("must be {served:?}, not {}", quoted(text)));
             }
             _ => {}
         }
+    }
+
+    /// Refuses a word of the contract that this version does not serve.
+    pub(in crate::config) fn later(&self, text: &str) {
+        self.sink.add(self.node.at, format!("not yet supported: {} = {text:?}", self.path));
     }
 
     /// `true` or `false`.

@@ -1,12 +1,14 @@
 //! The keys that confine a server in its container. Knows nothing of how an engine is told.
 
+mod network;
+
 use crate::config::fault::quoted;
 use crate::config::mounts::{Guard, target};
 use crate::config::reader::{Field, Reader};
-use crate::config::{Mount, Resources, Total};
+use crate::config::{GUARD, Mount, Network, Resources, Total};
 
 use super::gateway::set;
-use super::limits::{LEAST_CPUS, memory};
+use super::limits::{LEAST_CPUS, LEAST_MEMORY, memory};
 
 /// What a server may use unless it says otherwise.
 const RESOURCES: Resources = Resources { memory: 512 << 20, cpus: 1.0, pids: 256 };
@@ -15,11 +17,13 @@ const RESOURCES: Resources = Resources { memory: 512 << 20, cpus: 1.0, pids: 256
 const UID: u32 = 10001;
 
 /// The keys that only a container can keep.
-const KEYS: [&str; 9] = ["memory", "cpus", "pids", "network", "state", "cache", "mounts", "writable_root", "user"];
+const KEYS: [&str; 11] =
+    ["memory", "cpus", "pids", "network", "egress", "host_ports", "state", "cache", "mounts", "writable_root", "user"];
 
 /// Everything that confines a server.
 pub(super) struct Compartment {
     pub(super) resources: Resources,
+    pub(super) network: Network,
     pub(super) state: Option<String>,
     pub(super) cache: bool,
     pub(super) mounts: Vec<Mount>,
@@ -31,6 +35,7 @@ impl Default for Compartment {
     fn default() -> Self {
         Compartment {
             resources: RESOURCES,
+            network: Network::None,
             state: None,
             cache: false,
             mounts: Vec::new(),
@@ -48,10 +53,10 @@ pub(super) fn none(r: &mut Reader<'_>, why: &str) -> Compartment {
 
 /// Reads the keys that confine a server.
 pub(super) fn compartment(r: &mut Reader<'_>, guard: &Guard, total: &Total) -> Compartment {
-    let mut found = Compartment { resources: resources(r, total), ..Compartment::default() };
-    if let Some(field) = r.get("network") {
-        field.only("none", &["egress", "bridge"]);
-    }
+    let network = network::network(r);
+    let left = left(r, &network, total);
+    let resources = resources(r, &left);
+    let mut found = Compartment { resources, network, ..Compartment::default() };
     found.state = r.get("state").and_then(|f| f.parse(target));
     set(&mut found.cache, r.get("cache").and_then(|f| f.boolean()));
     set(&mut found.writable_root, r.get("writable_root").and_then(|f| f.boolean()));
@@ -66,6 +71,23 @@ pub(super) fn compartment(r: &mut Reader<'_>, guard: &Guard, total: &Total) -> C
         }
     }
     found
+}
+
+/// What of the totals is a server's own: those of its guard count, too.
+fn left(r: &Reader<'_>, network: &Network, total: &Total) -> Total {
+    if *network == Network::None {
+        return *total;
+    }
+    let left = Total { memory: total.memory.saturating_sub(GUARD.memory), cpus: total.cpus - GUARD.cpus, ..*total };
+    if left.memory >= LEAST_MEMORY && left.cpus >= LEAST_CPUS {
+        return left;
+    }
+    r.fault(&format!(
+        "has no room: the guard of its network takes {} MiB and {} of a processor of limits.total",
+        GUARD.memory >> 20,
+        GUARD.cpus
+    ));
+    *total
 }
 
 fn resources(r: &mut Reader<'_>, total: &Total) -> Resources {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::config::Server;
+use crate::config::{Network, Server};
 
 /// SHA-256 over the resolved entry, lower-case hex. What runs and the environment go in as they were written, so that
 /// the digest changes with the configuration but not with the value of a variable or secret.
@@ -26,6 +26,7 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         idle_stop: _,
         max_result: _,
         resources,
+        network,
         share,
         state,
         cache,
@@ -49,6 +50,10 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
     ];
     for (label, text) in plain {
         sum.put(label, &[text]);
+    }
+    // Left out where there is nothing, so that what was locked before there was such a key stays locked.
+    if let Network::Guarded { rules, host_ports } = network {
+        sum.put("network", &[rules.to_string(), format!("{host_ports:?}")]);
     }
     crate::hex(&sum.0.finalize())
 }

@@ -92,7 +92,6 @@ pub(super) fn server(name: Option<ServerName>, mut r: Reader<'_>, around: &Surro
     let limits = r.get("limits").and_then(|f| limits::rate_table(&f, around.limits));
     let max_result = r.get("max_result").and_then(|f| f.parse(max_result)).unwrap_or(32 << 20);
     let off = r.get("disabled").and_then(|f| f.boolean()).unwrap_or(false);
-    r.unsupported(&["egress", "host_ports"]);
     let url = r.path_of("url");
     r.finish();
 
@@ -109,6 +108,7 @@ pub(super) fn server(name: Option<ServerName>, mut r: Reader<'_>, around: &Surro
         min_role,
         tools,
         resources: compartment.resources,
+        network: compartment.network,
         env: variables.values,
         share,
         state: compartment.state,

@@ -6,17 +6,22 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
 use crate::audit::record::{Isolation, ServerEvent, ServerWord};
-use crate::compartment::{self, Compartment, Lease};
+use crate::compartment::guard::policy;
+use crate::compartment::{self, Compartment, Confined, Guard, Lease};
 use crate::config::{Run, Server};
+use crate::egress::resolve::System;
+use crate::egress::{Egress, Policy};
 use crate::error::{Class, Fault};
 use crate::route::Listing;
 
+use super::super::guarded::{self, Way};
 use super::super::handshake::{self, Listed};
 use super::super::instance::{Confinement, Instance, Next};
 use super::super::link::{Ending, Link};
 use super::super::peer::{Limits, Peer};
 use super::super::trouble::{SUSTAINED, When};
 use super::super::unisolated;
+use super::super::witness::Recorded;
 use super::{Entry, GRACE, Pool, Slot, lock};
 
 /// How long a server may take to answer a ping once it has left a call without an answer.
@@ -33,7 +38,7 @@ impl Pool {
         owner: String,
         tell: watch::Sender<Option<Result<Arc<Instance>, Fault>>>,
     ) {
-        let share = match self.budget.take(entry.server.resources) {
+        let share = match self.budget.take(entry.server.takes()) {
             Ok(share) => share,
             Err(fault) => {
                 lock(&entry.slots).remove(&owner);
@@ -71,7 +76,7 @@ impl Pool {
         let server = &entry.server;
         let deadline = Instant::now() + server.start_timeout;
         let lease = Lease::from_now(self.engine.terms().instance);
-        let (link, confinement) = self.launch(entry, owner, lease, deadline).await?;
+        let (link, confinement, way) = self.launch(entry, owner, lease, deadline).await?;
         self.record(entry, ServerWord::Started, &confinement, None);
         let limits = Limits { cap: server.max_result + ENVELOPE, grace: GRACE };
         let peer = Peer::new(server.name.clone(), link, limits, self.redactor.clone());
@@ -88,7 +93,7 @@ impl Pool {
             Ok((greeting, listed)) => {
                 self.offer(entry, listed);
                 let lease = confinement.container.is_some().then_some(lease);
-                Ok(Arc::new(Instance::new(peer, greeting, owner.to_owned(), confinement, lease)))
+                Ok(Arc::new(Instance::new(peer, greeting, owner.to_owned(), confinement, way, lease)))
             }
             Err(fault) => {
                 let running = peer.ended().is_none();
@@ -113,18 +118,18 @@ impl Pool {
         owner: &str,
         lease: Lease,
         deadline: Instant,
-    ) -> Result<(Link, Confinement), Fault> {
+    ) -> Result<(Link, Confinement, Option<Way>), Fault> {
         let server = &entry.server;
         if let Some(permit) = unisolated::Permit::of(server) {
             let confinement =
                 Confinement { isolation: Isolation::Unisolated, container: None, image: None, evidence: None };
             let reason = permit.reason().as_str().to_owned();
             self.record(entry, ServerWord::Unisolated, &confinement, Some(reason));
-            return Ok((unisolated::start(&permit, &self.host)?, confinement));
+            return Ok((unisolated::start(&permit, &self.host)?, confinement, None));
         }
         let confined = self.confine(entry, owner, lease, deadline).await.map_err(|fault| naming(server, fault));
         match confined {
-            Ok(confined) => {
+            Ok((confined, way)) => {
                 let confinement = Confinement {
                     isolation: Isolation::Proven,
                     container: Some(confined.container),
@@ -132,7 +137,7 @@ impl Pool {
                     evidence: Some(Arc::new(confined.evidence)),
                 };
                 self.record(entry, ServerWord::Proven, &confinement, None);
-                Ok((confined.link, confinement))
+                Ok((confined.link, confinement, way))
             }
             Err(fault) => {
                 if fault.class == Class::Isolation {
@@ -151,7 +156,7 @@ impl Pool {
         owner: &str,
         lease: Lease,
         deadline: Instant,
-    ) -> Result<compartment::Confined, Fault> {
+    ) -> Result<(Confined, Option<Way>), Fault> {
         let server = &entry.server;
         let reference = match &server.run {
             Run::Image { reference, .. } => entry.image.as_ref().unwrap_or(reference),
@@ -162,8 +167,29 @@ impl Pool {
         };
         let image = self.engine.image(reference).await.map_err(|fault| absent(server, reference, fault))?;
         let owner = self.owner.for_principal(owner);
-        let compartment = Compartment::plan(server, &image, &owner, lease)?;
-        compartment::start(&self.engine, compartment, deadline.saturating_duration_since(Instant::now())).await
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let Some(policy) = policy(server) else {
+            let compartment = Compartment::plan(server, &image, &owner, lease)?;
+            return Ok((compartment::start(&self.engine, compartment, left()).await?, None));
+        };
+        let (guard, link) = Guard::start(&self.engine, server, &policy, &owner, lease, left()).await?;
+        self.record(entry, ServerWord::Proven, &confinement_of(&guard), Some("the guard of its network".to_owned()));
+        let met = guarded::meet(link, policy.limits, deadline).await?;
+        let started = async {
+            let compartment = Compartment::behind(server, &image, &owner, lease, &guard)?;
+            compartment::start(&self.engine, compartment, left()).await
+        };
+        let confined = match started.await {
+            Ok(confined) => confined,
+            Err(fault) => {
+                met.end().await;
+                return Err(fault);
+            }
+        };
+        let policy = Policy { instance: confined.container.clone(), ..policy };
+        let egress = Arc::new(Egress::new(policy, Arc::new(System), Arc::new(Recorded(self.audit.clone()))));
+        let link = met.serve(egress.clone(), confined.link);
+        Ok((Confined { link, ..confined }, Some(Way { guard, egress })))
     }
 
     /// Stays with a running instance: notices when its tools change, stops it when it is idle or its lease ends,
@@ -265,6 +291,16 @@ impl Pool {
 async fn is_stuck(instance: &Instance) -> bool {
     let answered = instance.peer.ask_within("ping", None, PING).await;
     answered.is_err_and(|fault| fault.class == Class::Timeout) && instance.idle().is_some()
+}
+
+/// What confines a guard.
+fn confinement_of(guard: &Guard) -> Confinement {
+    Confinement {
+        isolation: Isolation::Proven,
+        container: Some(guard.container().to_owned()),
+        image: Some(guard.image().to_owned()),
+        evidence: Some(guard.evidence().clone()),
+    }
 }
 
 fn ended(ending: &Ending, ours: bool, reason: &str) -> (ServerWord, String) {

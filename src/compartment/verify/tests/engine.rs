@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use crate::compartment::testing::GUARD;
+
 use super::*;
 
 /// Where, what it would be, and the control that is not to hold.
@@ -247,4 +249,35 @@ fn only_docker_desktop_shows_host_paths_behind_a_prefix_of_its_own() {
         assert_eq!(case.clone().engine("/Mounts/3/Source", "/host_mntsrv/notes").broken(), ["mounts"]);
         assert_eq!(case.engine("/Mounts/3/Source", "/host_mnt/evil/srv/notes").broken(), ["mounts"]);
     }
+}
+
+/// As captured, but that it may reach something and has its guard's network, with all that goes with that.
+fn guarded() -> Case {
+    let mut case = Case::captured();
+    let lines = "image = \"notes\"\nhost_ports = [5432]";
+    case.asked.way = planned(&server(lines)).way;
+    case.engine["HostConfig"]["NetworkMode"] = format!("container:{GUARD}").into();
+    case.engine["NetworkSettings"]["Networks"] = json!({});
+    let own = case.engine["Id"].as_str().unwrap().to_owned();
+    case.reworded("mountinfo", &own, GUARD)
+}
+
+#[test]
+fn a_server_behind_its_guard_has_that_ones_network_and_no_other() {
+    assert_eq!(guarded().broken(), [""; 0]);
+    let control = guarded().control("network");
+    assert_eq!(
+        (control.asked.as_str(), control.engine.as_str()),
+        ("none but through the guard 9a9a9a9a9a9a", &*control.asked)
+    );
+    let other = format!("container:{}", "8".repeat(64));
+    for mode in ["none", "bridge", "host", "", &other, &other[..40], "container:9a9a9a9a9a9a"] {
+        assert_eq!(guarded().engine("/HostConfig/NetworkMode", mode).broken(), ["network"], "{mode}");
+    }
+    let joined = guarded().engine("/NetworkSettings/Networks", json!({ "bridge": {} }));
+    assert_eq!(joined.broken(), ["network"]);
+    // The files of another network would be those of another container.
+    let own = Case::captured().engine["Id"].as_str().unwrap().to_owned();
+    assert_eq!(guarded().reworded("mountinfo", GUARD, &own).broken(), ["mounts"]);
+    assert_eq!(Case::captured().reworded("mountinfo", &own, GUARD).broken(), ["mounts"]);
 }

@@ -21,10 +21,7 @@ fn what_the_contract_has_and_this_version_has_not_is_refused_by_its_full_name() 
         ("[audit]\narguments = \"full\"", "audit.arguments = \"full\""),
         ("[policy]\nfiles = []", "policy.files"),
         ("[gateway]\napproval = \"explicit\"", "gateway.approval = \"explicit\""),
-        ("[servers.a]\nimage = \"i\"\nnetwork = \"egress\"", "servers.a.network = \"egress\""),
         ("[servers.a]\nimage = \"i\"\nnetwork = \"bridge\"", "servers.a.network = \"bridge\""),
-        ("[servers.a]\nimage = \"i\"\negress = []", "servers.a.egress"),
-        ("[servers.a]\nimage = \"i\"\nhost_ports = [1]", "servers.a.host_ports"),
     ] {
         let said = toml_faults(text);
         assert!(said.ends_with(&format!(": not yet supported: {name}")) && said.lines().count() == 1, "{said}");
@@ -114,7 +111,13 @@ fn a_server_says_in_exactly_one_way_how_it_runs() {
 #[test]
 fn what_an_unisolated_or_remote_server_cannot_keep_is_refused() {
     let keys = ["memory = \"64m\"", "cpus = 1", "pids = 9", "network = \"none\"", "state = \"/d\"", "cache = true"];
-    for key in keys.iter().chain(&["mounts = []", "writable_root = false", "user = 5"]) {
+    for key in keys.iter().chain(&[
+        "mounts = []",
+        "writable_root = false",
+        "user = 5",
+        "egress = [\"a.org:1\"]",
+        "host_ports = [1]",
+    ]) {
         let name = key.split(' ').next().unwrap();
         assert_eq!(
             toml_faults(&format!("[servers.a]\nunisolated = \"w\"\ncommand = [\"x\"]\n{key}")),
@@ -157,8 +160,8 @@ fn values_out_of_bounds_are_refused() {
         ("timeout = \"0s\"", "servers.s.timeout \"0s\" is not between \"1ms\" and \"168h\""),
         ("timeout = \"11m\"\nmax_time = \"10m\"", "servers.s.max_time must not be shorter than \"timeout\""),
         ("max_result = \"2g\"", "servers.s.max_result must be at most \"1g\", not \"2g\""),
-        ("network = \"host\"", "servers.s.network must be \"none\", not \"host\""),
-        ("network = \"container:abc\"", "servers.s.network must be \"none\", not \"container:abc\""),
+        ("network = \"host\"", "servers.s.network must be \"none\" or \"egress\", not \"host\""),
+        ("network = \"container:abc\"", "servers.s.network must be \"none\" or \"egress\", not \"container:abc\""),
         ("share = \"none\"", "servers.s.share must be \"principal\" or \"session\" or \"all\", not \"none\""),
         ("min_role = \"Admin\"", "servers.s.min_role must be \"guest\" or \"user\" or \"admin\", not \"Admin\""),
         (
@@ -192,6 +195,52 @@ fn values_out_of_bounds_are_refused() {
         assert_eq!(of_server(line), said);
     }
     assert!(of_server("tools = { allow = [] }").starts_with("servers.s.tools.allow must not be empty"));
+}
+
+#[test]
+fn what_may_be_reached_is_told_in_full_or_refused() {
+    let no_rule = |text: &str, why: &str| format!("servers.s.egress[0] {text:?} is nothing that can be reached: {why}");
+    let port = "a port from 1 to 65535 must follow the host";
+    for (line, said) in [
+        ("egress = []", "servers.s.egress must not be empty".to_owned()),
+        ("host_ports = []", "servers.s.host_ports must not be empty".to_owned()),
+        ("egress = \"a.org:1\"", "servers.s.egress must be a list, not a string".to_owned()),
+        ("egress = [\"a.org\"]", no_rule("a.org", port)),
+        (
+            "egress = [\"https://a.org:443\"]",
+            no_rule("https://a.org:443", "an IPv6 address must be in brackets, without a zone"),
+        ),
+        ("egress = [\"*.org:443\"]", no_rule("*.org:443", "\"*.org\" is too much: two parts must follow the star")),
+        ("egress = [\"a.org:1\", \"A.org.:1\"]", "servers.s.egress[1] stands there twice".to_owned()),
+        ("host_ports = [0]", "servers.s.host_ports[0] must be from 1 to 65535, not 0".to_owned()),
+        ("host_ports = [65536]", "servers.s.host_ports[0] must be from 1 to 65535, not 65536".to_owned()),
+        ("host_ports = [\"5432\"]", "servers.s.host_ports[0] must be a whole number, not a string".to_owned()),
+        ("host_ports = [1, 2, 1]", "servers.s.host_ports[2] stands there twice".to_owned()),
+        (
+            "network = \"none\"\negress = [\"a.org:1\"]",
+            "servers.s.egress cannot stand beside network = \"none\": leave that out".to_owned(),
+        ),
+        (
+            "network = \"egress\"",
+            "servers.s.network = \"egress\" needs what may be reached: egress = [\"host:port\"] or host_ports = [port]"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(of_server(line), said);
+    }
+    let many: Vec<u16> = (1..=65).collect();
+    assert_eq!(of_server(&format!("host_ports = {many:?}")), "servers.s.host_ports must not have more than 64 entries");
+    let small =
+        |total: &str| toml_faults(&format!("[limits.total]\n{total}\n[servers.a]\nimage = \"i\"\nhost_ports = [1]"));
+    for total in ["memory = \"64m\"", "cpus = 1"] {
+        let said = small(total);
+        assert!(
+            said.ends_with(
+                "servers.a has no room: the guard of its network takes 64 MiB and 1 of a processor of limits.total"
+            ),
+            "{said}"
+        );
+    }
 }
 
 #[test]

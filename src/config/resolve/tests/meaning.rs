@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::config::testing::{json, loaded, toml};
-use crate::config::{Config, Names, RateLimits, Run, Runner, Server, Share, Start, Sync};
+use crate::config::{Config, Names, Network, RateLimits, Run, Runner, Server, Share, Start, Sync};
+use crate::egress::rule::{Rule, Rules};
 use crate::name::Role;
 
 fn rates(rates: RateLimits) -> (u32, u32, u32) {
@@ -166,6 +167,39 @@ fn every_key_is_kept() {
 }
 
 #[test]
+fn what_may_be_reached_is_kept_as_written() {
+    let network = |lines: &str| only(toml(&format!("[servers.a]\nimage = \"i\"\n{lines}"))).network;
+    let guarded = |rules: &str, ports: &[u16]| {
+        let rules = rules.split_whitespace().map(|rule| Rule::parse(rule).unwrap());
+        Network::Guarded { rules: Rules::new(rules), host_ports: ports.to_vec() }
+    };
+    let rules = "egress = [\"API.github.com:443\", \"*.example.org:80\"]";
+    for (lines, means) in [
+        (String::new(), Network::None),
+        ("network = \"none\"".to_owned(), Network::None),
+        (rules.to_owned(), guarded("api.github.com:443 *.example.org:80", &[])),
+        (format!("network = \"egress\"\n{rules}"), guarded("api.github.com:443 *.example.org:80", &[])),
+        ("host_ports = [5432, 6379]".to_owned(), guarded("", &[5432, 6379])),
+        ("network = \"none\"\nhost_ports = [5432]".to_owned(), guarded("", &[5432])),
+        ("network = \"egress\"\nhost_ports = [5432]".to_owned(), guarded("", &[5432])),
+        (format!("{rules}\nhost_ports = [5432]"), guarded("api.github.com:443 *.example.org:80", &[5432])),
+    ] {
+        assert_eq!(network(&lines), means, "{lines}");
+    }
+}
+
+#[test]
+fn a_guard_counts_in_the_totals() {
+    let server = |lines: &str| {
+        only(toml(&format!("[limits.total]\nmemory = \"256m\"\ncpus = 1.5\n[servers.a]\nimage = \"i\"\n{lines}")))
+    };
+    let (alone, guarded) = (server(""), server("host_ports = [1]"));
+    assert_eq!((alone.resources.memory, alone.resources.cpus), (256 << 20, 1.0));
+    assert_eq!((guarded.resources.memory, guarded.resources.cpus), (192 << 20, 0.5));
+    assert_eq!((alone.takes(), guarded.takes().memory, guarded.takes().cpus), (alone.resources, 256 << 20, 1.5));
+}
+
+#[test]
 fn both_languages_mean_the_same() {
     let toml = only(toml("[servers.a]\nimage = \"i:1\"\ncommand = [\"x\"]\nenv = { K = \"v\" }\nmemory = \"64m\""));
     let json =
@@ -214,6 +248,8 @@ fn the_digest_follows_what_is_written_and_nothing_else() {
         "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\npids = 255",
         "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\nuser = 3",
         "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\nwritable_root = true",
+        "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\negress = [\"a.org:1\"]",
+        "image = \"i\"\nenv = { A = \"1\", B = \"2\" }\nhost_ports = [1]",
     ] {
         assert_ne!(base, digest(&format!("[servers.a]\n{other}")), "{other}");
     }

@@ -1,0 +1,146 @@
+//! A server and the guard of its network as one: either ends with the other. What the guard carries goes to where it is
+//! decided on, and nothing of it before the server is proven. Knows no MCP and no rule.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, ready};
+use futures_util::{FutureExt as _, StreamExt as _};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::compartment::Guard;
+use crate::egress::Egress;
+use crate::egress::passage::Limits;
+use crate::egress::tunnel::{Tunnel, over};
+use crate::error::Fault;
+
+use super::link::{Ending, Link, Output, Process};
+use super::tail::Tail;
+
+/// How long a guard may take to end by itself once its input is closed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What an instance has for a way out.
+#[derive(Clone)]
+pub struct Way {
+    /// The guard, with its own proof.
+    pub guard: Guard,
+    /// What it may, and what it has used.
+    pub egress: Arc<Egress>,
+}
+
+/// Serves what comes from a guard until that ends.
+type Serve = Box<dyn FnOnce(Arc<Egress>) -> BoxFuture<'static, Result<(), Fault>> + Send>;
+
+/// A guard that listens, and is not listened to yet.
+pub struct Met {
+    tunnel: Serve,
+    life: Life,
+}
+
+/// How a guard is ended, and its last words.
+struct Life {
+    process: Box<dyn Process>,
+    tail: Arc<Mutex<Tail>>,
+}
+
+impl Life {
+    async fn end(self, grace: Duration) -> String {
+        let ending = self.process.end(grace).await;
+        match self.tail.lock().unwrap_or_else(PoisonError::into_inner).text() {
+            Some(words) => format!("{ending}; last lines of its stderr: {words}"),
+            None => ending.to_string(),
+        }
+    }
+}
+
+/// Waits until a guard has said that it listens. One that does not is ended.
+pub async fn meet(guard: Link, limits: Limits, until: Instant) -> Result<Met, Fault> {
+    let Link { input, output, process } = guard;
+    let tail: Arc<Mutex<Tail>> = Arc::default();
+    let heard = tail.clone();
+    let bytes = output.filter_map(move |piece| {
+        ready(match piece {
+            Ok(Output::Stdout(bytes)) => Some(Ok(bytes)),
+            Ok(Output::Stderr(words)) => {
+                heard.lock().unwrap_or_else(PoisonError::into_inner).push(&words);
+                None
+            }
+            Err(error) => Some(Err(error)),
+        })
+    });
+    let life = Life { process, tail };
+    match Tunnel::meet(over(bytes.boxed(), input), limits, until.saturating_duration_since(Instant::now())).await {
+        Ok(tunnel) => Ok(Met { tunnel: Box::new(|egress| tunnel.serve(egress).boxed()), life }),
+        Err(fault) => {
+            let ending = life.end(Duration::ZERO).await;
+            let inward = format!("{}: {ending}", fault.inward);
+            Err(fault.with_inward(inward))
+        }
+    }
+}
+
+impl Met {
+    /// Ends it, since there is no server for it after all.
+    pub async fn end(self) {
+        drop(self.tunnel);
+        self.life.end(GRACE).await;
+    }
+
+    /// Listens to it from now on, for a server that is proven to have no other way.
+    pub fn serve(self, egress: Arc<Egress>, server: Link) -> Link {
+        let Met { tunnel, life } = self;
+        let (stop, fallen) = (CancellationToken::new(), CancellationToken::new());
+        let (stopped, falls) = (stop.clone(), fallen.clone());
+        // Also where nobody ends this: it goes on by itself until nothing is left of the guard.
+        let guard = tokio::spawn(async move {
+            let ours = tokio::select! {
+                served = tunnel(egress) => {
+                    if let Err(fault) = served {
+                        tracing::debug!("{fault}");
+                    }
+                    false
+                }
+                () = stopped.cancelled() => true,
+            };
+            if !ours {
+                falls.cancel();
+            }
+            life.end(GRACE).await
+        });
+        // A server without its guard reaches nothing, and would only hang in what it asks for.
+        let output = server.output.take_until(fallen.clone().cancelled_owned()).boxed();
+        let guard = Mutex::new(Some(guard));
+        let process = Guarded { server: server.process, fallen, _dropped: stop.clone().drop_guard(), stop, guard };
+        Link { input: server.input, output, process: Box::new(process) }
+    }
+}
+
+/// A server whose end is its guard's, too.
+struct Guarded {
+    server: Box<dyn Process>,
+    fallen: CancellationToken,
+    stop: CancellationToken,
+    /// Whoever drops this without an end stops the guard.
+    _dropped: DropGuard,
+    guard: Mutex<Option<JoinHandle<String>>>,
+}
+
+impl Process for Guarded {
+    fn end(&self, grace: Duration) -> BoxFuture<'_, Ending> {
+        async move {
+            let fallen = self.fallen.is_cancelled();
+            let ending = self.server.end(if fallen { Duration::ZERO } else { grace }).await;
+            self.stop.cancel();
+            let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let told = match guard {
+                Some(guard) => guard.await.ok(),
+                None => None,
+            };
+            let cause = told.filter(|_| fallen && !ending.lost);
+            Ending { cause: cause.map(|how| format!("the guard of its network has ended: {how}")), ..ending }
+        }
+        .boxed()
+    }
+}
