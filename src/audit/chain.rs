@@ -37,6 +37,10 @@ pub struct Sealed<'a> {
     pub kind: Cow<'a, str>,
     /// The call it belongs to, if any.
     pub call: Option<Cow<'a, str>>,
+    /// The connection it belongs to, if any.
+    pub connection: Option<Cow<'a, str>>,
+    /// How long that took, once it has ended.
+    pub ms: Option<u64>,
 }
 
 /// What is wrong with a line.
@@ -72,6 +76,10 @@ struct Envelope<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
     call: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    connection: Option<Cow<'a, str>>,
+    #[serde(default)]
+    ms: Option<u64>,
     #[serde(borrow)]
     prev: Cow<'a, str>,
 }
@@ -118,7 +126,8 @@ pub fn unseal(line: &[u8]) -> Result<Sealed<'_>, Broken> {
     let before = envelope.seq.checked_sub(1).ok_or(Broken::Seq { found: 0, due: 1 })?;
     let head = Head { seq: envelope.seq, hash: String::from_utf8_lossy(found).into_owned() };
     let prev = Head { seq: before, hash: envelope.prev.into_owned() };
-    Ok(Sealed { prev, head, kind: envelope.kind, call: envelope.call })
+    let Envelope { kind, call, connection, ms, .. } = envelope;
+    Ok(Sealed { prev, head, kind, call, connection, ms })
 }
 
 /// The line up to its hash member, and the digits of that.

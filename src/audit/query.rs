@@ -25,6 +25,8 @@ pub struct Verification {
     pub first_bad_line: Option<(usize, String)>,
     /// Calls without an outcome, oldest first: never answered, or still running.
     pub interrupted: Vec<String>,
+    /// Connections of servers that were to be made and of which no end is known, oldest first.
+    pub unended: Vec<String>,
 }
 
 /// Reads the whole file and follows its chain from the first record.
@@ -58,11 +60,13 @@ struct Walk {
     head: Head,
     /// The calls that have begun and not ended, with the record that says so.
     open: HashMap<String, u64>,
+    /// The same for connections.
+    connections: HashMap<String, u64>,
 }
 
 impl Default for Walk {
     fn default() -> Self {
-        Walk { records: 0, head: Head::start(), open: HashMap::new() }
+        Walk { records: 0, head: Head::start(), open: HashMap::new(), connections: HashMap::new() }
     }
 }
 
@@ -73,19 +77,29 @@ impl Walk {
             ("outcome", Some(call)) => drop(self.open.remove(&*call)),
             _ => {}
         }
+        if let ("egress", Some(connection)) = (&*sealed.kind, sealed.connection) {
+            match sealed.ms {
+                None => drop(self.connections.insert(connection.into_owned(), sealed.head.seq)),
+                Some(_) => drop(self.connections.remove(&*connection)),
+            }
+        }
         self.records += 1;
         self.head = sealed.head;
     }
 
     fn end(self, broken: Option<Broken>) -> Verification {
-        let mut open: Vec<_> = self.open.into_iter().collect();
-        open.sort_unstable_by_key(|(_, seq)| *seq);
+        let in_order = |open: HashMap<String, u64>| {
+            let mut open: Vec<_> = open.into_iter().collect();
+            open.sort_unstable_by_key(|(_, seq)| *seq);
+            open.into_iter().map(|(name, _)| name).collect()
+        };
         let line = usize::try_from(self.records).unwrap_or(usize::MAX).saturating_add(1);
         Verification {
             records: self.records,
             head: self.head,
             first_bad_line: broken.map(|broken| (line, broken.to_string())),
-            interrupted: open.into_iter().map(|(call, _)| call).collect(),
+            interrupted: in_order(self.open),
+            unended: in_order(self.connections),
         }
     }
 }

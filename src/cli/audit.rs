@@ -57,6 +57,9 @@ fn verify(path: PathBuf) -> Result<Exit, Fault> {
     for call in &found.interrupted {
         print::line(&format!("interrupted: call {call} has an intent and no outcome"));
     }
+    for connection in &found.unended {
+        print::line(&format!("open: connection {connection} was to be made and has no end"));
+    }
     if let Some((line, why)) = found.first_bad_line {
         return Err(Fault::new(Class::Audit, format!("{file}:{line}: {why}")));
     }

@@ -20,7 +20,7 @@ use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 
-use super::support::{FIXTURE, Gateway, LONG, docker, fixture, server, socket};
+use super::support::{FIXTURE, Gateway, LONG, Talk, docker, fixture, server, socket};
 
 pub const IMAGE: &str = "bulkhead/probe";
 /// At least so many attempts, or the canary has lost some.
@@ -159,6 +159,39 @@ async fn nothing_breaks_out_of_the_default_compartment() {
     assert!(attempts.len() >= LEAST, "only {} attempts", attempts.len());
     let broken: Vec<_> = attempts.iter().filter(|attempt| attempt.broke || !attempt.tried).cloned().collect();
     assert!(broken.is_empty(), "\n{}", shown(&broken));
+    gateway.is_clean().await;
+}
+
+/// Also one that shares the network of a guard: that opens the guard's ports, and nothing that is tried.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_breaks_out_of_a_compartment_behind_its_guard() {
+    let around = Surroundings::new().await;
+    let gateway = Gateway::new();
+    let granted = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command: Vec<String> =
+        ["/canary", "tmp=67108864", "memory=134217728", "files=1024", "pids=64"].map(str::to_owned).into();
+    command.extend(around.targets.iter().cloned());
+    command.extend(around.sockets.iter().map(|path| format!("unix=the socket {path}@{path}")));
+    command.push(format!("tcp=its own port@127.0.0.1:{granted}"));
+    let limits = "memory = \"128m\"\npids = 64";
+    let entry = server(&format!("image = {IMAGE:?}\ncommand = {command:?}\n{limits}\nhost_ports = [{granted}]"));
+    let (guard, link) = gateway.guard(&entry).await.unwrap_or_else(|fault| panic!("{}", fault.inward));
+    let confined = gateway.start_behind(&entry, &guard).await.unwrap_or_else(|fault| panic!("{}", fault.inward));
+    let mut talk = Talk::new(confined);
+    talk.send(serde_json::json!({})).await;
+    let mut said = String::new();
+    while let Some(line) = talk.line().await {
+        said += &format!("{line}\n");
+    }
+    talk.end(LONG).await;
+    link.process.end(Duration::ZERO).await;
+    around.end().await;
+    let attempts = canary::read(said.as_bytes()).unwrap();
+    assert!(attempts.len() >= LEAST, "only {} attempts", attempts.len());
+    let broken: Vec<_> = attempts.iter().filter(|attempt| attempt.broke || !attempt.tried).cloned().collect();
+    // What was granted is reached, which also shows that the others could be.
+    let names: Vec<_> = broken.iter().map(|attempt| attempt.name.as_str()).collect();
+    assert_eq!(names, ["reach its own port"], "\n{}", shown(&broken));
     gateway.is_clean().await;
 }
 

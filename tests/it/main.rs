@@ -19,6 +19,7 @@ mod lists;
 mod lock;
 mod neighbours;
 mod network;
+mod others;
 mod reap;
 mod roles;
 mod stress;

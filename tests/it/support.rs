@@ -2,6 +2,7 @@
 //! beside it. Knows no behaviour.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,4 +71,17 @@ impl Turn {
 fn lock_file(name: &str) -> File {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.lock"));
     File::options().create(true).truncate(false).write(true).read(true).open(path).unwrap()
+}
+
+/// Notes that a test could not be made, and what it needs; where nothing may be left out, it fails.
+pub fn skipped(needs: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let note = format!("skipped: {test} needs {needs}");
+    assert!(std::env::var_os("BULKHEAD_NO_SKIPS").is_none(), "{note}");
+    let _ = writeln!(std::io::stderr(), "{note}");
+    // What a test that passes says is not shown: so it is collected, too.
+    if let Some(path) = std::env::var_os("BULKHEAD_SKIPS") {
+        let mut file = File::options().create(true).append(true).open(path).unwrap();
+        writeln!(file, "{note}").unwrap();
+    }
 }

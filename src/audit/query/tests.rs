@@ -43,6 +43,22 @@ fn an_untouched_file_is_whole() {
 }
 
 #[test]
+fn a_connection_without_an_end_is_told() {
+    let (_dir, path) = fixture::dir();
+    let mut head = Head::start();
+    let mut text = String::new();
+    // Two that begin, of which the first ends; and one that was never made.
+    for (connection, ms) in [("a", "null"), ("b", "null"), ("a", "7"), ("c", "1")] {
+        let (line, next) = head.seal(&format!(r#""kind":"egress","connection":"{connection}","ms":{ms}"#));
+        head = next;
+        text += &(line + "\n");
+    }
+    fs::write(&path, text).unwrap();
+    let found = verify(&path).unwrap();
+    assert_eq!((found.records, found.first_bad_line, found.unended), (4, None, vec!["b".to_owned()]));
+}
+
+#[test]
 fn a_flipped_byte_is_found_wherever_it_is() {
     let (_dir, path, lines) = sample();
     let whole = lines.concat();

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use tempfile::TempDir;
 
 use super::engine::{FIXTURE_SERVER, build_fixture_server, command_succeeds, output_of};
+use super::skipped;
 use super::{PATIENCE, wait_until};
 
 /// What runs first in the namespaces: it starts and ends the engine as it is told, and with its end everything ends.
@@ -66,7 +67,7 @@ impl SecondEngine {
     /// Starts one, with the images that servers need. `None`, and the reason noted, where that cannot be done.
     pub fn start() -> Option<Self> {
         if let Some(why) = hindrance() {
-            skipped(&why);
+            skipped(&format!("an engine of its own: {why}"));
             return None;
         }
         build_fixture_server();
@@ -219,17 +220,4 @@ fn hindrance() -> Option<String> {
     let asked = [("dockerd", "--version"), ("unshare", "--version"), ("bash", "--version"), ("ip", "-V")];
     let missing = asked.into_iter().find(|(program, version)| !command_succeeds(Command::new(program).arg(version)));
     missing.map(|(program, _)| format!("{program} is not installed"))
-}
-
-/// Notes that a test could not be made, and why; where nothing may be left out, it fails.
-fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let note = format!("skipped: {test} needs an engine of its own: {why}");
-    assert!(std::env::var_os("BULKHEAD_NO_SKIPS").is_none(), "{note}");
-    let _ = writeln!(std::io::stderr(), "{note}");
-    // What a test that passes says is not shown: so it is collected, too.
-    if let Some(path) = std::env::var_os("BULKHEAD_SKIPS") {
-        let mut file = fs::File::options().create(true).append(true).open(path).unwrap();
-        writeln!(file, "{note}").unwrap();
-    }
 }

@@ -237,3 +237,12 @@ pub fn ran(mut command: Command) -> Ran {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
+
+/// Lets everybody read these, and go through those that are directories.
+pub fn open_to_all(paths: &[&Path]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for path in paths {
+        let mode = if path.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
