@@ -42,7 +42,7 @@ async fn ask(request: &SendRequest<Bytes>, place: &str) -> (StatusCode, SendStre
 
 async fn all(receive: &mut RecvStream) -> Result<Vec<u8>, h2::Error> {
     let mut bytes = Vec::new();
-    while let Some(piece) = receive.data().await {
+    while let Some(piece) = tokio::time::timeout(LONG, receive.data()).await.expect("words in time") {
         let piece = piece?;
         receive.flow_control().release_capacity(piece.len())?;
         bytes.extend_from_slice(&piece);
