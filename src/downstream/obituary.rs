@@ -24,6 +24,11 @@ pub(super) struct Heard {
 /// Pause before an engine is asked again that has broken off.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// The exit code of what was killed, by the kernel or by somebody.
+const KILLED: i64 = 137;
+/// How long it is listened on after such an end.
+const LATE: Duration = Duration::from_millis(300);
+
 /// Listens for the end of one container until it is dropped.
 pub(super) struct Obituary {
     heard: watch::Receiver<Heard>,
@@ -76,6 +81,12 @@ async fn listen(docker: &Docker, options: EventsOptions, tell: &watch::Sender<He
             Some("die" | "died") => {
                 let attributes = event.actor.and_then(|a| a.attributes).unwrap_or_default();
                 let code = attributes.get("exitCode").and_then(|code| code.parse().ok());
+                // The kernel's word of memory that ran out takes a way of its own, and may come later than the end.
+                if code == Some(KILLED) && !tell.borrow().oom {
+                    let next = tokio::time::timeout(LATE, events.next()).await;
+                    let oom = matches!(next, Ok(Some(Ok(event))) if event.action.as_deref() == Some("oom"));
+                    tell.send_modify(|heard| heard.oom = oom);
+                }
                 tell.send_modify(|heard| heard.code = code);
                 return true;
             }
