@@ -35,6 +35,7 @@ pub mod reap;
 pub mod report;
 pub mod spec;
 mod start;
+mod straight;
 #[cfg(test)]
 mod testing;
 pub mod verify;

@@ -397,11 +397,16 @@ pub enum Share {
     All,
 }
 
+/// Where a server's cache is inside.
+pub const CACHE: &str = "/home/mcp/.cache";
+
 /// A host path that a server may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// On the host, absolute, links resolved, not one of the sensitive places.
     pub host: PathBuf,
+    /// The same within its file system, where this machine tells: as a container's own list of mounts names it.
+    pub within: Option<PathBuf>,
     /// In the container, absolute.
     pub at: String,
     /// Whether it may be written to.

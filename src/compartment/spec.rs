@@ -13,7 +13,7 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 
-use crate::config::{Network, Resources, Run, Sensitive, Server, Share};
+use crate::config::{CACHE, Network, Resources, Run, Sensitive, Server, Share};
 use crate::egress::environment::variables;
 use crate::error::{Class, Fault};
 use crate::name::ServerName;
@@ -27,7 +27,8 @@ use super::owner::{Owner, ROLE};
 pub const SERVER: &str = "org.bulkhead.server";
 /// Label: the digest of the configuration that was asked for.
 pub const DIGEST: &str = "org.bulkhead.digest";
-/// Where the probe is.
+/// What the probe's place begins with. The rest is new with each start: what is mounted by another way (a link in an image
+/// or in what a server keeps) cannot come to lie over a place whose name nobody knew.
 pub const PROBE: &str = "/.bulkhead";
 /// The host name inside.
 pub const HOSTNAME: &str = "server";
@@ -183,6 +184,16 @@ impl Compartment {
         })
     }
 
+    /// Where this start has its probe.
+    pub(super) fn probe_place(&self) -> String {
+        format!("{PROBE}-{:.16}", self.nonce)
+    }
+
+    /// Where what is not the compartment's own is mounted: host paths and volumes.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &str> {
+        self.server.mounts.iter().map(|m| m.at.as_str()).chain(self.volumes.iter().map(|v| v.at.as_str()))
+    }
+
     /// The container's name, for people; the nonce makes it unique.
     pub(super) fn name(&self) -> String {
         match &self.way {
@@ -255,7 +266,7 @@ impl Compartment {
 
     /// The program: the probe, which becomes the server's command.
     pub(super) fn entrypoint(&self) -> Vec<String> {
-        let mut entrypoint = vec![format!("{PROBE}/probe"), self.nonce.clone()];
+        let mut entrypoint = vec![format!("{}/probe", self.probe_place()), self.nonce.clone()];
         entrypoint.extend(self.command.iter().cloned());
         entrypoint
     }
@@ -297,7 +308,7 @@ impl Compartment {
 
     /// The mounts that are asked for.
     pub(super) fn mounts(&self, probe: &str) -> Vec<Mount> {
-        let mut all = vec![volume(probe, PROBE, true)];
+        let mut all = vec![volume(probe, &self.probe_place(), true)];
         all.extend(self.volumes.iter().map(|v| volume(&v.name, &v.at, false)));
         all.extend(self.server.mounts.iter().map(|m| Mount {
             target: Some(m.at.clone()),
@@ -358,7 +369,7 @@ fn volumes(server: &Server, owner: &Owner) -> Vec<Volume> {
     // A session does not come again, so nobody could ever want what it kept.
     let stays = server.share != Share::Session;
     let state = server.state.iter().map(|at| Volume { name: name("state"), at: at.clone(), stays });
-    let cache = server.cache.then(|| Volume { name: name("cache"), at: format!("{HOME}/.cache"), stays });
+    let cache = server.cache.then(|| Volume { name: name("cache"), at: CACHE.to_owned(), stays });
     state.chain(cache).collect()
 }
 

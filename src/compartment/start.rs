@@ -21,6 +21,7 @@ use super::engine::{CALL, Refused};
 use super::opening::{self, Opening};
 use super::report::Report;
 use super::spec::Compartment;
+use super::straight::straight;
 use super::verify::{Evidence, Readings};
 
 /// How long the report of a container is waited for that is refused already.
@@ -78,6 +79,7 @@ async fn prove(
     compartment: &Compartment,
     made: &mut Option<Made>,
 ) -> Result<(Streams, Evidence), Fault> {
+    unmoved(compartment).await?;
     let docker = engine.docker().await?;
     let (defaults, probe, ()) = tokio::try_join!(
         engine.defaults(),
@@ -86,6 +88,7 @@ async fn prove(
     )?;
     let made = made.insert(Made::ask(&docker, compartment.name(), compartment.body(&probe)));
     let id = &created(engine, compartment, made).await?;
+    straight(engine, &docker, compartment, id).await?;
     let Streams { input, mut output } = attached_and_started(engine, &docker, compartment, id).await?;
     let (opening, inspected) = {
         let mut opening = pin!(opening::read(&mut output, compartment));
@@ -114,6 +117,19 @@ async fn prove(
     let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &opening.report };
     let evidence = Evidence::gather(compartment, &readings).proven(compartment.server.name.as_str())?;
     Ok((Streams { input, output: with_early(opening, output) }, evidence))
+}
+
+/// A host path that leads elsewhere by now than when it was looked at is refused in words. Whoever is quicker than this is
+/// found out by what is seen from inside.
+async fn unmoved(compartment: &Compartment) -> Result<(), Fault> {
+    for mount in &compartment.server.mounts {
+        let now = tokio::fs::canonicalize(&mount.host).await;
+        if let Some(now) = now.ok().filter(|now| *now != mount.host) {
+            let text = format!("server {}: {:?} leads elsewhere by now", compartment.server.name, mount.host);
+            return Err(Fault::new(Class::Isolation, text.clone()).with_inward(format!("{text}: to {now:?}")));
+        }
+    }
+    Ok(())
 }
 
 fn with_early(

@@ -61,7 +61,7 @@ pub(super) fn lease() -> Lease {
 
 /// A host path that a server may see.
 pub(super) fn bind(host: &str, at: &str, write: bool) -> Mount {
-    Mount { host: PathBuf::from(host), at: at.to_owned(), write }
+    Mount { host: PathBuf::from(host), within: Some(PathBuf::from(host)), at: at.to_owned(), write }
 }
 
 /// The guard of every server that has one here.

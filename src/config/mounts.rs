@@ -14,8 +14,10 @@ mod credentials;
 mod target;
 #[cfg(all(test, unix))]
 mod tests;
+mod within;
 
 pub(super) use target::target;
+pub(super) use within::within;
 
 /// System directories and engine data: refused whole, with all that is above and below.
 const TREES: [&str; 13] = [

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::link::{Ending, Process};
-use super::obituary::{Heard, Obituary};
+use super::obituary::{Heard, KILLED, Obituary};
 
 /// Deadline of each call to the engine here.
 const CALL: Duration = Duration::from_secs(5);
@@ -108,7 +108,9 @@ impl Attached {
         let shown = state.exit_code.filter(|_| !state.running.unwrap_or(false) && state.finished_at.is_some());
         let code = heard.code.or(shown);
         let lost = code.is_none() && (silent || heard.broken_off);
-        Ending { code, oom: heard.oom || state.oom_killed.unwrap_or(false), killed, lost, cause: None }
+        // A process of it may have run out of memory long before, and it went on.
+        let oom = (heard.oom || state.oom_killed.unwrap_or(false)) && code.is_none_or(|code| code == KILLED);
+        Ending { code, oom, killed, lost, cause: None }
     }
 
     async fn remove(&self) {

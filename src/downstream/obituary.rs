@@ -25,7 +25,7 @@ pub(super) struct Heard {
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The exit code of what was killed, by the kernel or by somebody.
-const KILLED: i64 = 137;
+pub(super) const KILLED: i64 = 137;
 /// How long it is listened on after such an end.
 const LATE: Duration = Duration::from_millis(300);
 

@@ -27,15 +27,15 @@ pub enum When {
     Starting,
     /// After it had been ready: the first such failure is forgiven, since many servers die with one bad call.
     Running,
-    /// By no fault of its own, since its engine failed: that counts for nothing.
-    WithEngine,
+    /// By no fault of its own, since its engine failed or there was no room for it: that counts for nothing.
+    WithoutFault,
 }
 
 impl Trouble {
     /// Takes down a failure at `now`; the pause before the next attempt grows with each.
     pub fn failed(&mut self, fault: Fault, when: When, now: Instant) {
         let pause = match when {
-            When::WithEngine => ENGINE,
+            When::WithoutFault => ENGINE,
             When::Starting | When::Running => {
                 self.failures = self.failures.saturating_add(1);
                 let forgiven = when == When::Running && self.failures == 1;
@@ -98,7 +98,7 @@ mod tests {
     fn a_failure_of_the_engine_is_told_and_never_adds_up() {
         let (mut trouble, now) = (Trouble::default(), Instant::now());
         for _ in 0..20 {
-            trouble.failed(Fault::new(Class::Engine, "x"), When::WithEngine, now);
+            trouble.failed(Fault::new(Class::Engine, "x"), When::WithoutFault, now);
         }
         assert!(trouble.last().is_some() && trouble.failures() == 0);
         assert!(trouble.barred(now).is_some() && trouble.barred(now + Duration::from_secs(1)).is_none());

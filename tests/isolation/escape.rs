@@ -331,7 +331,7 @@ fn loose(around: &Surroundings) -> ContainerCreateBody {
         devices: Some(devices.map(device).collect()),
         device_cgroup_rules: Some(vec![text("a *:* rwm")]),
         mounts: Some(mounts),
-        tmpfs: Some(HashMap::from([(text("/tmp"), text("rw,exec,suid,dev")), (text("/.bulkhead"), text("rw"))])),
+        tmpfs: Some(HashMap::from([(text("/tmp"), text("rw,exec,suid,dev")), (text("/.bulkhead-loose"), text("rw"))])),
         ..Default::default()
     };
     ContainerCreateBody {

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use bollard::models::VolumeCreateRequest;
+use bulkhead::compartment;
 use bulkhead::config::{Mount, Server};
 use bulkhead::error::Class;
 use serde_json::json;
 
 use super::proxy::{Call, Proxy};
-use super::support::{FIXTURE, Gateway, Talk, docker, fixture, remove_volume, server};
+use super::support::{FIXTURE, Gateway, LONG, Talk, docker, fixture, remove_volume, server};
 
 /// A place that the fixture's image does not have.
 const PLACE: &str = "/keep/here";
@@ -153,7 +154,7 @@ async fn volumes_are_prepared_once() {
 }
 
 fn mounted(host: &Path, write: bool) -> Server {
-    let mount = Mount { host: host.canonicalize().unwrap(), at: "/notes".into(), write };
+    let mount = Mount { host: host.canonicalize().unwrap(), within: None, at: "/notes".into(), write };
     Server { mounts: vec![mount], ..fixture(&[]) }
 }
 
@@ -175,6 +176,23 @@ async fn host_paths_are_seen_as_asked_for() {
     close(talk).await;
     assert_eq!(std::fs::read_to_string(host.path().join("b")).unwrap(), "of the server");
     assert!(gateway.containers().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_host_path_that_leads_elsewhere_by_now_is_not_mounted() {
+    let host = tempfile::tempdir().unwrap();
+    let (path, secret) = (host.path().join("notes"), host.path().join("secret"));
+    std::fs::create_dir(&path).unwrap();
+    std::fs::create_dir(&secret).unwrap();
+    let gateway = Gateway::new();
+    let server = mounted(&path, false);
+    let planned = gateway.plan(&server).await.unwrap();
+    std::fs::rename(&path, host.path().join("before")).unwrap();
+    std::os::unix::fs::symlink(&secret, &path).unwrap();
+    let fault = compartment::start(&gateway.engine, planned, LONG).await.err().expect("a refusal");
+    assert_eq!(fault.class, Class::Isolation);
+    assert!(fault.outward.ends_with("leads elsewhere by now"), "{}", fault.outward);
+    gateway.is_clean().await;
 }
 
 /// A file system of the host that is mounted below a path comes along with it, and as writable as it is on the host.

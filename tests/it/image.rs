@@ -236,3 +236,27 @@ fn an_image_of_ones_own_is_built_for_the_server_that_uses_it_and_again_when_its_
         let _ = try_docker(&["image", "rm", "--force", former.as_str().unwrap()]);
     }
 }
+
+/// What is mounted where a link leads could lie over the engine's init, which sees to all that comes after it.
+#[test]
+fn an_image_that_leads_a_mount_elsewhere_is_not_started() {
+    let site = Site::new("");
+    let from = "FROM bulkhead/ripgrep\nUSER 0\nRUN mkdir -p /srv/x && ";
+    std::fs::create_dir_all(site.path("notes")).unwrap();
+    let notes = site.path("notes").canonicalize().unwrap();
+    assert!(site.run(&["image", "build", "ripgrep"]).code == Some(0));
+    for (links, told) in [
+        // With one command, for afterwards there is no /sbin.
+        ("rm /sbin && ln -s /srv/x /sbin\n", "link at \"/sbin\" to \"/srv/x\""),
+        ("ln -s /usr/share /srv/x/y\n", "link at \"/srv/x/y\" to \"/usr/share\""),
+        ("rmdir /srv/x && ln -s /usr /srv/x\n", "link at \"/srv/x\" to \"/usr\""),
+    ] {
+        let own = Own::new(&site, &format!("{from}{links}USER 10001\n"));
+        assert_eq!(own.build().code, Some(0));
+        let mounts = format!("mounts = [{{ host = {notes:?}, at = \"/srv/x/y\" }}]\n");
+        site.configure(&format!("[servers.s]\nimage = \"{}\"\n{mounts}", own.reference()));
+        let called = site.run(&["call", "s", "list_files"]);
+        assert_eq!(called.code, Some(6), "{}", called.stderr);
+        assert!(called.stderr.contains(told), "{links}: {}", called.stderr);
+    }
+}

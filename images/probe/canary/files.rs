@@ -26,8 +26,8 @@ pub const ROWS: &[Row] = &[
     ("write to /usr", "root file system", |_| write("/usr")),
     ("change the hosts file", "mounts", |_| append("/etc/hosts")),
     ("change which name server is asked", "mounts", |_| append("/etc/resolv.conf")),
-    ("write to the probe's volume", "mounts", |_| write("/.bulkhead")),
-    ("make the probe's volume writable", "mounts", |_| remount("/.bulkhead")),
+    ("write to the probe's volume", "mounts", |_| write(&probes_place()?)),
+    ("make the probe's volume writable", "mounts", |_| remount(&probes_place()?)),
     ("see the host's files by a process of it", "mounts", root_of_another),
     ("run a program that it has written", "tmpfs", run_written),
     ("make /tmp run programs", "tmpfs", remount_tmp),
@@ -68,6 +68,14 @@ fn remount_tmp(_: &Targets) -> Outcome {
         sys::mount("none", "/tmp", "tmpfs", 0, "")?;
     }
     run_in("/tmp")
+}
+
+/// Where the probe's volume is: at each start another place.
+fn probes_place() -> std::io::Result<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let mut places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let found = places.find(|place| place.starts_with("/.bulkhead"));
+    found.map(str::to_owned).ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
 /// A file there, or the directory itself where the image has none.

@@ -1,11 +1,13 @@
 //! The control that nothing is mounted but what was asked for and what an engine mounts in every container. Pure.
 
+use std::borrow::Cow;
+use std::path::Path;
+
 use bollard::models::{Mount, MountPoint, MountType};
 use serde_json::Value;
 
 use super::super::guard::Guard;
 use super::super::report::MountLine;
-use super::super::spec::PROBE;
 use super::Control;
 use super::places::{is_in_memory, is_kernels};
 use super::view::{View, control, or_unread};
@@ -35,7 +37,7 @@ const KERNELS: [&str; 13] = [
 
 /// A place that was asked for.
 struct Place<'a> {
-    at: &'a str,
+    at: Cow<'a, str>,
     write: bool,
     from: From<'a>,
 }
@@ -44,15 +46,15 @@ struct Place<'a> {
 enum From<'a> {
     /// A named volume.
     Volume(&'a str),
-    /// A path of the host.
-    Host(String),
+    /// A path of the host, and the same within its file system, if that is known.
+    Host(String, Option<&'a Path>),
 }
 
 pub(super) fn mounts(v: &View<'_>) -> Control {
     let places = places(v);
     let asked = match places.len() {
         1 => "none".to_owned(),
-        _ => places.iter().skip(1).map(|p| shown(p.at, p.write)).collect::<Vec<_>>().join(", "),
+        _ => places.iter().skip(1).map(|p| shown(&p.at, p.write)).collect::<Vec<_>>().join(", "),
     };
     let (engine, engine_holds) = reported(v, &places);
     let (inside, inside_holds) = seen(v, &places);
@@ -61,10 +63,13 @@ pub(super) fn mounts(v: &View<'_>) -> Control {
 
 /// The probe's place first, then those that were asked for.
 fn places<'a>(v: &'a View<'_>) -> Vec<Place<'a>> {
-    let probe = Place { at: PROBE, write: false, from: From::Volume(v.probe) };
-    let volumes = v.asked.volumes.iter().map(|v| Place { at: &v.at, write: true, from: From::Volume(&v.name) });
-    let host = |path: &std::path::Path| From::Host(path.to_string_lossy().into_owned());
-    let binds = v.asked.server.mounts.iter().map(|m| Place { at: &m.at, write: m.write, from: host(&m.host) });
+    let probe = Place { at: v.asked.probe_place().into(), write: false, from: From::Volume(v.probe) };
+    let volumes =
+        v.asked.volumes.iter().map(|v| Place { at: (&v.at).into(), write: true, from: From::Volume(&v.name) });
+    let binds = v.asked.server.mounts.iter().map(|m| {
+        let from = From::Host(m.host.to_string_lossy().into_owned(), m.within.as_deref());
+        Place { at: (&m.at).into(), write: m.write, from }
+    });
     [probe].into_iter().chain(volumes).chain(binds).collect()
 }
 
@@ -126,24 +131,37 @@ impl Place<'_> {
                     && point.name.as_deref() == Some(name)
                     && point.driver.as_deref() == Some("local")
             }
-            From::Host(path) => {
+            From::Host(path, _) => {
                 point.typ.as_deref() == Some("bind")
                     && matches!(point.propagation.as_deref(), Some("rprivate" | "private"))
                     && point.source.as_deref().is_some_and(|source| on_host(v, source) == path)
             }
         };
-        alike && point.destination.as_deref() == Some(self.at) && point.rw == Some(self.write)
+        alike && point.destination.as_deref() == Some(&*self.at) && point.rw == Some(self.write)
     }
 
-    /// Whether that is what is seen there. Which of the host's directories it is cannot be seen.
+    /// Whether that is what is seen there.
     fn is_seen(&self, m: &MountLine) -> bool {
         let source = match &self.from {
             // `…/NAME/_data`, wherever the engine keeps its volumes.
             From::Volume(name) => m.root.ends_with(&format!("/{name}/_data")),
-            From::Host(_) => !KERNELS.contains(&m.kind.as_str()),
+            From::Host(path, within) => !KERNELS.contains(&m.kind.as_str()) && is_at(Path::new(path), *within, &m.root),
         };
         m.at == self.at && (self.write || !m.writable()) && source
     }
+}
+
+/// Whether a place within a file system is that path of the host. Links are followed once more when a container starts, and
+/// somebody may have put one there since the path was looked at.
+///
+/// Where the engine's machine is this one, it is known what to see. Where not, the file system is mounted somewhere above,
+/// or is a part of a larger one: one of the two ends with the other.
+fn is_at(path: &Path, within: Option<&Path>, root: &str) -> bool {
+    let root = Path::new(root);
+    let tail = |path: &Path| path.strip_prefix("/").map(Path::to_owned).unwrap_or_default();
+    let (short, long) = (tail(root), tail(path));
+    let (named, held) = (!short.as_os_str().is_empty(), !long.as_os_str().is_empty());
+    within == Some(root) || within.is_none() && !named || named && path.ends_with(short) || held && root.ends_with(long)
 }
 
 /// The path of the host behind one that the engine tells.
@@ -167,7 +185,7 @@ fn seen(v: &View<'_>, places: &[Place<'_>]) -> (String, bool) {
         !once || !(places.iter().any(|p| p.is_seen(m)) || is_engines(v, m))
     });
     let strange: Vec<String> = strange.map(|m| shown(&m.at, m.writable())).collect();
-    let missing: Vec<&str> = places.iter().filter(|p| !mounts.iter().any(|m| p.is_seen(m))).map(|p| p.at).collect();
+    let missing: Vec<&str> = places.iter().filter(|p| !mounts.iter().any(|m| p.is_seen(m))).map(|p| &*p.at).collect();
     match (strange.is_empty(), missing.is_empty()) {
         (true, true) => ("as asked, nothing else".to_owned(), true),
         (false, _) => (format!("not asked for: {}", strange.join(", ")), false),
@@ -208,4 +226,30 @@ fn is_of_its_network(v: &View<'_>, root: &str) -> bool {
     let own = v.engine.id.as_deref().filter(|id| !id.is_empty());
     let id = v.asked.guard().map(Guard::container).or(own);
     id.is_some_and(|id| root.split('/').any(|part| part == id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_path_is_what_its_file_system_or_the_machine_names_it() {
+        let path = Path::new("/home/me/notes");
+        for (within, root, holds) in [
+            (Some("/home/me/notes"), "/home/me/notes", true),
+            (Some("/@home/me/notes"), "/@home/me/notes", true),
+            // An engine elsewhere, with the same path on a file system of its own, or in a part of one.
+            (Some("/@home/me/notes"), "/me/notes", true),
+            (None, "/me/notes", true),
+            (None, "/data/home/me/notes", true),
+            (None, "/", true),
+            (Some("/home/me/notes"), "/", false),
+            (Some("/home/me/notes"), "/home/me/.ssh", false),
+            (Some("/home/me/notes"), "/other/notes", false),
+            (None, "/other/notes", false),
+            (None, "/home/me", false),
+        ] {
+            assert_eq!(is_at(path, within.map(Path::new), root), holds, "{within:?} {root}");
+        }
+    }
 }

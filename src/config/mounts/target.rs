@@ -4,8 +4,14 @@ use std::path::Path;
 
 use crate::config::fault::quoted;
 
-/// Where nothing may be mounted in a container: our own file systems, the kernel's, the probe's.
-const TAKEN: [&str; 6] = ["/proc", "/sys", "/dev", "/tmp", "/run", "/.bulkhead"];
+/// Where nothing may be mounted in a container: our own file systems, the kernel's, and where the engine has its init.
+const TAKEN: [&str; 9] = ["/proc", "/sys", "/dev", "/tmp", "/run", "/sbin", "/usr/sbin", "/bin", "/usr/bin"];
+
+/// The same, but not what lies below.
+const WHOLE: [&str; 4] = ["/etc", "/usr", "/lib", "/lib64"];
+
+/// What the probe's place begins with.
+const PROBE: &str = "/.bulkhead";
 
 /// Where a mount or the state of a server may appear in its container: the path itself, or why not.
 pub(in crate::config) fn target(at: &str) -> Result<String, String> {
@@ -17,7 +23,8 @@ pub(in crate::config) fn target(at: &str) -> Result<String, String> {
         return Err(format!("must be an absolute, normalized path other than \"/\", not {}", quoted(at)));
     }
     let path = Path::new(at);
-    if at == "/etc" || TAKEN.iter().any(|taken| path.starts_with(taken)) {
+    let taken = TAKEN.iter().any(|taken| path.starts_with(taken));
+    if taken || WHOLE.contains(&at) || at.starts_with(PROBE) {
         return Err(format!("{} is taken by the compartment itself", quoted(at)));
     }
     Ok(at.to_owned())
@@ -29,13 +36,27 @@ mod tests {
 
     #[test]
     fn targets_are_absolute_normal_and_free() {
-        for good in ["/data", "/etc/app/conf.d", "/tmpfiles", "/a b"] {
+        for good in ["/data", "/etc/app/conf.d", "/usr/share/notes", "/tmpfiles", "/a b"] {
             assert_eq!(target(good).unwrap(), good);
         }
         for bad in ["", "/", "data", "/a/", "//a", "/a//b", "/a/../etc", "/.", "/a/.", "/a:b", "/a,b", "/a\nb"] {
             assert!(target(bad).unwrap_err().starts_with("must be an absolute, normalized path"), "{bad}");
         }
-        for taken in ["/proc", "/proc/1", "/sys", "/dev/shm", "/tmp", "/tmp/x", "/run", "/.bulkhead", "/etc"] {
+        for taken in [
+            "/proc",
+            "/proc/1",
+            "/sys",
+            "/dev/shm",
+            "/tmp",
+            "/tmp/x",
+            "/run",
+            "/.bulkhead",
+            "/.bulkhead-0123",
+            "/etc",
+            "/usr",
+            "/usr/sbin",
+            "/sbin/docker-init",
+        ] {
             assert!(target(taken).unwrap_err().ends_with("is taken by the compartment itself"), "{taken}");
         }
     }

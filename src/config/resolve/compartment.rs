@@ -2,8 +2,11 @@
 
 mod network;
 
+use std::path::Path;
+
+use crate::config::CACHE;
 use crate::config::fault::quoted;
-use crate::config::mounts::{Guard, target};
+use crate::config::mounts::{Guard, target, within};
 use crate::config::reader::{Field, Reader};
 use crate::config::{GUARD, Mount, Network, Resources, Total};
 
@@ -70,7 +73,20 @@ pub(super) fn compartment(r: &mut Reader<'_>, guard: &Guard, total: &Total) -> C
             mount => found.mounts.extend(mount),
         }
     }
+    if let Some((inner, outer)) = nested(&found) {
+        r.fault(&format!("has {} in {}: give each a place beside the others", quoted(&inner), quoted(&outer)));
+    }
     found
+}
+
+/// A place within another one. What a server can write to must not decide what something is mounted over: it could put a
+/// link in the way.
+fn nested(found: &Compartment) -> Option<(String, String)> {
+    let own = found.state.iter().map(String::as_str).chain(found.cache.then_some(CACHE));
+    let places: Vec<&str> = own.chain(found.mounts.iter().map(|mount| mount.at.as_str())).collect();
+    let below = |inner: &str, outer: &str| inner != outer && Path::new(inner).starts_with(outer);
+    let mut pairs = places.iter().flat_map(|inner| places.iter().map(move |outer| (*inner, *outer)));
+    pairs.find(|(inner, outer)| below(inner, outer)).map(|(inner, outer)| (inner.to_owned(), outer.to_owned()))
 }
 
 /// What of the totals is a server's own: those of its guard count, too.
@@ -144,5 +160,5 @@ fn mount(field: &Field<'_>, guard: &Guard) -> Option<Mount> {
         field.fault(why);
         return None;
     }
-    Some(Mount { host, at, write: writes })
+    Some(Mount { within: within(&host), host, at, write: writes })
 }

@@ -42,7 +42,7 @@ impl Pool {
             Ok(share) => share,
             Err(fault) => {
                 lock(&entry.slots).remove(&owner);
-                lock(&entry.trouble).failed(fault.clone(), When::Starting, Instant::now());
+                lock(&entry.trouble).failed(fault.clone(), When::WithoutFault, Instant::now());
                 self.changed();
                 tell.send_replace(Some(Err(fault)));
                 return;
@@ -58,7 +58,7 @@ impl Pool {
                 lock(&entry.slots).remove(&owner);
                 if !self.closing.is_cancelled() {
                     tracing::warn!("cannot be used: {}", fault.inward);
-                    let when = if fault.class == Class::Engine { When::WithEngine } else { When::Starting };
+                    let when = if fault.class == Class::Engine { When::WithoutFault } else { When::Starting };
                     lock(&entry.trouble).failed(fault.clone(), when, Instant::now());
                 }
                 self.changed();
@@ -199,9 +199,15 @@ impl Pool {
         let (idle_stop, margin) = (entry.server.idle_stop, self.engine.terms().margin);
         let (mut stopped, mut sustained) = (None, false);
         loop {
+            // Not one of the events below: a server that tells of changes without end must not put its own end off.
             let wait = match instance.next(idle_stop, margin, SystemTime::now()) {
                 Next::Ask(wait) => wait,
-                Next::Stop(_) => Duration::ZERO,
+                Next::Stop(why) => {
+                    tracing::info!(server = %entry.server.name, "stopped, since {why}");
+                    stopped = Some(why);
+                    instance.peer.close().await;
+                    break;
+                }
             };
             tokio::select! {
                 _ = instance.peer.gone() => break,
@@ -212,13 +218,7 @@ impl Pool {
                         instance.peer.close().await;
                     }
                 }
-                () = tokio::time::sleep(wait) => {
-                    if let Next::Stop(why) = instance.next(idle_stop, margin, SystemTime::now()) {
-                        tracing::info!(server = %entry.server.name, "stopped, since {why}");
-                        stopped = Some(why);
-                        instance.peer.close().await;
-                    }
-                }
+                () = tokio::time::sleep(wait) => {}
                 () = tokio::time::sleep(SUSTAINED.saturating_sub(began.elapsed())), if !sustained => {
                     sustained = true;
                     lock(&entry.trouble).sustained();
@@ -229,7 +229,7 @@ impl Pool {
         let ours = instance.peer.is_closing();
         if !ours {
             let fault = instance.peer.fault().await;
-            let when = if ending.lost { When::WithEngine } else { When::Running };
+            let when = if ending.lost { When::WithoutFault } else { When::Running };
             lock(&entry.trouble).failed(fault, when, Instant::now());
         }
         let mut slots = lock(&entry.slots);

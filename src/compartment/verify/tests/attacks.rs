@@ -61,9 +61,9 @@ fn none_of_the_engines_places_holds_anything_else() {
         ("a writable control group", "/sys/fs/cgroup/memory", "ro,", "rw,"),
         ("somebody's control group", "/sys/fs/cgroup/memory", " / /sys", " /docker /sys"),
         ("the queue of somebody else", "/dev/mqueue", "- mqueue", "- tmpfs"),
-        ("a probe of somebody else", "/.bulkhead", "/bulkhead-probe-0123456789abcdef/", "/evil/"),
-        ("a probe that begins otherwise", "/.bulkhead", "/bulkhead-probe", "/evil-bulkhead-probe"),
-        ("a writable probe", "/.bulkhead", "ro,", "rw,"),
+        ("a probe of somebody else", "/.bulkhead-0011223344556677", "/bulkhead-probe-0123456789abcdef/", "/evil/"),
+        ("a probe that begins otherwise", "/.bulkhead-0011223344556677", "/bulkhead-probe", "/evil-bulkhead-probe"),
+        ("a writable probe", "/.bulkhead-0011223344556677", "ro,", "rw,"),
         (
             "a volume with the host behind it",
             "/data",
@@ -74,6 +74,9 @@ fn none_of_the_engines_places_holds_anything_else() {
         ("a part of a volume", "/data", "/_data", "/_data/x"),
         ("the kernel as notes", "/notes", "- ext4", "- sysfs"),
         ("devices as notes", "/notes", "- ext4", "- devtmpfs"),
+        ("another place as notes", "/notes", " /srv/notes ", " /home/me/.ssh "),
+        ("a place of that name elsewhere", "/notes", " /srv/notes ", " /home/me/notes "),
+        ("all of a file system as notes", "/notes", " /srv/notes ", " / "),
     ] {
         let case = Case::captured().remounted(at, from, to);
         assert_eq!(case.broken(), ["mounts"], "{what}");
@@ -106,7 +109,7 @@ fn a_mount_over_another_does_not_hold() {
         ("/dev/shm", "tmpfs"),
         ("/notes", "mounts"),
         ("/data", "mounts"),
-        ("/.bulkhead", "mounts"),
+        ("/.bulkhead-0011223344556677", "mounts"),
         ("/proc", "mounts"),
         ("/sys/fs/cgroup/memory", "mounts"),
         ("/etc/hosts", "mounts"),

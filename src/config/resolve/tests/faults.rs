@@ -304,3 +304,19 @@ fn a_file_that_is_not_text_is_refused() {
     assert!(said.ends_with("b.toml: is not UTF-8"), "{said}");
     assert!(loaded("b.json", "").is_err(), "an empty JSON file holds nothing");
 }
+
+#[test]
+fn nothing_is_mounted_within_what_a_server_may_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(host.join("notes")).unwrap();
+    let mount = |at: &str| format!("{{ host = {:?}, at = {at:?} }}", host.join("notes"));
+    for (keys, names) in [
+        (format!("state = \"/data\"\nmounts = [{}]", mount("/data/a")), "/data/a"),
+        (format!("mounts = [{}, {}]", mount("/a/b"), mount("/a")), "/a/b"),
+        ("state = \"/home/mcp\"\ncache = true".to_owned(), "/home/mcp/.cache"),
+    ] {
+        let told = of_server(&keys);
+        assert!(told.contains(&format!("has \"{names}\" in ")), "{told}");
+    }
+}
