@@ -287,6 +287,7 @@ mod tests {
         assert_eq!(Sight::by_signal(pid), Sight::Hidden);
         assert_eq!(Sight::by_signal(1), Sight::Hidden, "whoever may signal it");
         assert_eq!(Sight::by_signal(4_000_000_000), Sight::Gone);
+        assert_ne!(host::sight(1), Sight::Gone, "whether or not it is shown in /proc");
         assert_eq!(Sight::Hidden.life("7"), Life::Alive);
         assert_eq!(Sight::Started("7".into()).life("7"), Life::Alive);
         assert_eq!(Sight::Started("7".into()).life(""), Life::Alive);
