@@ -1,6 +1,7 @@
 //! Which process owns what is at the engine, told so that another gateway can see whether it still lives. Knows no engine.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use sha2::{Digest as _, Sha256};
 
@@ -14,6 +15,9 @@ const BOOT: &str = "org.bulkhead.owner.boot";
 const PID: &str = "org.bulkhead.owner.pid";
 const STARTED: &str = "org.bulkhead.owner.started";
 const PRINCIPAL: &str = "org.bulkhead.principal";
+
+/// What commands that are no gateway call themselves, every time anew: no name of one run.
+const COMMANDS: [&str; 2] = ["check", "reap"];
 
 /// A gateway process, and the principal it acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,16 +55,11 @@ pub enum Life {
 impl Owner {
     /// This very process.
     pub fn this_process(gateway: &str) -> Self {
+        // Read once: were it told in two ways, what this process has would look as if it were another's.
+        static PROCESS: OnceLock<(String, String, String)> = OnceLock::new();
         let pid = std::process::id();
-        Owner {
-            gateway: gateway.to_owned(),
-            host: host::identity(),
-            boot: host::boot(),
-            pid,
-            started: host::started(pid).unwrap_or_default(),
-            principal: String::new(),
-            scope: String::new(),
-        }
+        let (host, boot, started) = PROCESS.get_or_init(|| host::itself(pid)).clone();
+        Owner { gateway: gateway.to_owned(), host, boot, pid, started, principal: String::new(), scope: String::new() }
     }
 
     /// The same process acting for a principal.
@@ -107,53 +106,116 @@ impl Owner {
         })
     }
 
-    /// Whether that process lives, seen from the host of `me`.
+    /// Whether that process lives, seen from the host of `me`. What `me` has itself is always of the living.
     pub fn life(&self, me: &Owner) -> Life {
+        let process = |owner: &Owner| (owner.host.clone(), owner.boot.clone(), owner.pid, owner.started.clone());
+        let same_run = self.gateway == me.gateway && !COMMANDS.contains(&self.gateway.as_str());
+        if same_run || process(self) == process(me) {
+            return Life::Alive;
+        }
         if self.host != me.host {
             return Life::Elsewhere;
         }
         if self.boot != me.boot {
             return Life::Earlier;
         }
-        match host::started(self.pid) {
-            Some(started) if started == self.started => Life::Alive,
-            _ => Life::Dead,
+        host::sight(self.pid).life(&self.started)
+    }
+}
+
+/// What can be seen of a process id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Sight {
+    /// A process has it that started then.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing there says when"))]
+    Started(String),
+    /// A process has it, and which one is not shown: another user's, perhaps.
+    Hidden,
+    /// No process has it that still runs.
+    Gone,
+}
+
+impl Sight {
+    /// Whether a process that started then may be the one that is seen. Dead is only said of what surely is.
+    fn life(&self, then: &str) -> Life {
+        match self {
+            Sight::Started(started) if !then.is_empty() && started != then => Life::Dead,
+            Sight::Started(_) | Sight::Hidden => Life::Alive,
+            Sight::Gone => Life::Dead,
+        }
+    }
+
+    /// What the kernel says where nothing else tells of the process: one that may not be asked is there all the same.
+    fn by_signal(pid: u32) -> Self {
+        let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return Sight::Gone };
+        match rustix::process::test_kill_process(pid) {
+            Err(rustix::io::Errno::SRCH) => Sight::Gone,
+            _ => Sight::Hidden,
         }
     }
 }
 
 #[cfg(target_os = "linux")]
 mod host {
-    use std::fs::{read_link, read_to_string};
+    use std::fs::{read, read_link, read_to_string};
     use std::path::Path;
 
     use sha2::{Digest as _, Sha256};
 
-    /// Where the id of a process means this process and no other, hashed: a machine's identity is not meant to be shown.
-    /// Gateways in containers may have the machine's id, and yet each sees its own processes alone.
-    pub fn identity() -> String {
-        let machine = read_to_string("/etc/machine-id").ok().filter(|id| !id.trim().is_empty());
-        let name = || read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        identity_of(&machine.unwrap_or_else(name), &read_link("/proc/self/ns/pid").unwrap_or_default())
+    use super::Sight;
+
+    /// Host, boot and start of this process.
+    ///
+    /// One that does not find itself in /proc sees the processes of others there, under numbers that mean nothing to it:
+    /// such a process has a host of its own, so that it judges nobody and nobody judges it, and leases decide.
+    pub fn itself(pid: u32) -> (String, String, String) {
+        let boot = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let found = read_link("/proc/self").unwrap_or_default();
+        let namespace = read_link("/proc/self/ns/pid").ok();
+        match (started_of(&found, pid, sight(pid)), namespace) {
+            (Some(started), Some(processes)) => (identity_of(&machine(), &processes), boot, started),
+            _ => (identity_of(&machine(), uuid::Uuid::now_v7().simple().to_string().as_ref()), boot, String::new()),
+        }
     }
 
-    /// `processes` is the namespace of process ids, `pid:[4026531836]`.
+    /// When this process started, if it is the one that /proc shows under its id; `found` is where `/proc/self` leads.
+    pub(super) fn started_of(found: &Path, pid: u32, seen: Sight) -> Option<String> {
+        match seen {
+            Sight::Started(started) if found == Path::new(&pid.to_string()) => Some(started),
+            _ => None,
+        }
+    }
+
+    fn machine() -> String {
+        let id = read_to_string("/etc/machine-id").ok().filter(|id| !id.trim().is_empty());
+        id.unwrap_or_else(|| read_to_string("/proc/sys/kernel/hostname").unwrap_or_default())
+    }
+
+    /// Where the id of a process means this process and no other, hashed: a machine's identity is not meant to be shown.
+    /// Gateways in containers may have the machine's id, and yet each sees its own processes alone: `processes` is the
+    /// namespace of process ids, `pid:[4026531836]`.
     pub(super) fn identity_of(machine: &str, processes: &Path) -> String {
         let text = format!("{}\0{}", machine.trim(), processes.display());
         crate::hex(&Sha256::digest(text)[..8])
     }
 
-    pub fn boot() -> String {
-        read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    pub fn sight(pid: u32) -> Sight {
+        match read(format!("/proc/{pid}/stat")) {
+            Ok(stat) => sight_in(&String::from_utf8_lossy(&stat)),
+            // Not there, or not shown: /proc may hide what is of other users.
+            Err(_) => Sight::by_signal(pid),
+        }
     }
 
     /// The 22nd field of the process's stat line; the name before it may hold anything but ends with the last bracket.
     /// A process that has ended and whose parent has not asked for it is no longer alive.
-    pub fn started(pid: u32) -> Option<String> {
-        let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?;
-        (state != "Z" && state != "X").then(|| fields.nth(18).map(str::to_owned))?
+    pub(super) fn sight_in(stat: &str) -> Sight {
+        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        match (fields.first(), fields.get(19)) {
+            (Some(&"Z" | &"X"), _) => Sight::Gone,
+            (_, Some(started)) => Sight::Started((*started).to_owned()),
+            _ => Sight::Hidden,
+        }
     }
 }
 
@@ -161,22 +223,17 @@ mod host {
 /// longer, but nothing that lives is ever removed.
 #[cfg(not(target_os = "linux"))]
 mod host {
-    pub fn identity() -> String {
+    use sha2::{Digest as _, Sha256};
+
+    use super::Sight;
+
+    pub fn itself(_pid: u32) -> (String, String, String) {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        use sha2::{Digest as _, Sha256};
-        crate::hex(&Sha256::digest(name.as_bytes())[..8])
+        (crate::hex(&Sha256::digest(name.as_bytes())[..8]), String::new(), String::new())
     }
 
-    pub fn boot() -> String {
-        String::new()
-    }
-
-    pub fn started(pid: u32) -> Option<String> {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
-        match rustix::process::test_kill_process(pid) {
-            Err(rustix::io::Errno::SRCH) => None,
-            _ => Some(String::new()),
-        }
+    pub fn sight(pid: u32) -> Sight {
+        Sight::by_signal(pid)
     }
 }
 
@@ -190,15 +247,22 @@ mod tests {
         let lease = Lease::from_now(std::time::Duration::from_secs(60));
         assert_eq!(Owner::from_labels(&me.labels(lease)), Some(me.clone()));
         assert_eq!(Lease::from_labels(&me.labels(lease)), Some(lease));
+        let other = Owner { gateway: "other".into(), ..me.clone() };
+        let reused = Owner { started: "1".into(), ..other.clone() };
+        let gone = Owner { pid: 4_000_000_000, ..other.clone() };
+        let before = Owner { boot: "other".into(), ..other.clone() };
+        let elsewhere = Owner { host: "other".into(), ..other.clone() };
         assert_eq!(me.life(&me), Life::Alive);
-        let reused = Owner { started: "1".into(), ..me.clone() };
-        assert_eq!(reused.life(&me), Life::Dead);
-        let gone = Owner { pid: 4_000_000_000, ..me.clone() };
-        assert_eq!(gone.life(&me), Life::Dead);
-        let before = Owner { boot: "other".into(), ..me.clone() };
-        assert_eq!(before.life(&me), Life::Earlier);
-        let elsewhere = Owner { host: "other".into(), ..me.clone() };
-        assert_eq!(elsewhere.life(&me), Life::Elsewhere);
+        assert_eq!(other.life(&me), Life::Alive);
+        for (owner, life) in
+            [(&reused, Life::Dead), (&gone, Life::Dead), (&before, Life::Earlier), (&elsewhere, Life::Elsewhere)]
+        {
+            assert_eq!(owner.life(&me), life, "{owner:?}");
+            // A gateway's own things are never anybody's leftovers; a command's name is not that of one run.
+            assert_eq!(Owner { gateway: "g".into(), ..owner.clone() }.life(&me), Life::Alive);
+            let check = |owner: &Owner| Owner { gateway: "check".into(), ..owner.clone() };
+            assert_eq!(check(owner).life(&check(&me)), life);
+        }
         assert_eq!(Owner::from_labels(&HashMap::new()), None);
     }
 
@@ -212,7 +276,48 @@ mod tests {
         // A gateway in a container that has the machine's id: our process ids are nobody's there, or somebody else's.
         assert_ne!(here, of("m1", "pid:[4026532180]"));
         assert_ne!(here, of("m2", "pid:[4026531836]"));
-        let contained = Owner { host: of("m1", "pid:[4026532180]"), pid: 4_000_000_000, ..me.clone() };
+        let contained =
+            Owner { host: of("m1", "pid:[4026532180]"), pid: 4_000_000_000, gateway: "c".into(), ..me.clone() };
         assert_eq!(contained.life(&Owner { host: here, ..me }), Life::Elsewhere);
+    }
+
+    #[test]
+    fn only_a_process_that_surely_is_gone_is_dead() {
+        let pid = std::process::id();
+        assert_eq!(Sight::by_signal(pid), Sight::Hidden);
+        assert_eq!(Sight::by_signal(1), Sight::Hidden, "whoever may signal it");
+        assert_eq!(Sight::by_signal(4_000_000_000), Sight::Gone);
+        assert_ne!(host::sight(1), Sight::Gone, "whether or not it is shown in /proc");
+        assert_eq!(Sight::Hidden.life("7"), Life::Alive);
+        assert_eq!(Sight::Started("7".into()).life("7"), Life::Alive);
+        assert_eq!(Sight::Started("7".into()).life(""), Life::Alive);
+        assert_eq!(Sight::Started("8".into()).life("7"), Life::Dead);
+        assert_eq!(Sight::Gone.life("7"), Life::Dead);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_start_is_found_whatever_the_name_and_nothing_is_made_of_half_a_line() {
+        let stat = |state: &str| format!("7 (a) b\u{fffd} (c) {state} {} 4711 9\n", ["0"; 18].join(" "));
+        assert_eq!(host::sight_in(&stat("S")), Sight::Started("4711".into()));
+        assert_eq!(host::sight_in(&stat("Z")), Sight::Gone);
+        for half in ["", "7 (a) S 1 2", "7 (a"] {
+            assert_eq!(host::sight_in(half), Sight::Hidden, "{half:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_that_does_not_find_itself_has_no_start_and_a_host_of_its_own() {
+        let seen = || Sight::Started("7".into());
+        assert_eq!(host::started_of("42".as_ref(), 42, seen()), Some("7".into()));
+        for (found, seen) in [("4711", seen()), ("", seen()), ("42", Sight::Hidden), ("42", Sight::Gone)] {
+            assert_eq!(host::started_of(found.as_ref(), 42, seen), None, "{found}");
+        }
+        // Nobody has that id, so this process does not find itself under it.
+        let (one, two) = (host::itself(4_000_000_000), host::itself(4_000_000_000));
+        assert_ne!(one.0, two.0);
+        assert_ne!(one.0, host::itself(std::process::id()).0);
+        assert_eq!(one.2, "");
     }
 }

@@ -4,7 +4,7 @@
 //! holds it, a path *below* a system directory is part of it. What a server must never reach: the system, an engine's
 //! socket or data (root on the host, by another name), anybody's credentials, and the gateway's own files.
 
-use std::fs::FileType;
+use std::fs::{DirEntry, FileType};
 use std::path::{Path, PathBuf};
 
 use super::env::{Environment, home, state_dir, usual_sockets};
@@ -45,6 +45,12 @@ const HOMES: [&str; 3] = ["/home", "/Users", "/mnt/c/Users"];
 /// Directories where everybody's programs leave files and sockets: refused whole, but not what lies deeper.
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
+/// Why `.config` and its like are refused in a home.
+const PART_OF_HOME: &str = "has what somebody's programs are and do";
+
+/// How many entries of a directory, and of each directory in it, are looked at for sockets a level deeper.
+const LOOKED_AT: usize = 256;
+
 /// Sockets of engines are known by these parts of their names, wherever they are.
 const ENGINES: [&str; 5] = ["docker", "podman", "containerd", "crio", "buildkit"];
 
@@ -71,8 +77,10 @@ impl Guard {
         places.extend(reasons(with_real(&lock), "holds what was approved"));
         places.extend(reasons(known(&SHARED), "is everybody's temporary directory"));
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let people = people(&passwd).chain(home(env)).chain([PathBuf::from("/root")]);
-        places.extend(reasons(people.flat_map(|home| with_real(&home)).collect(), "is a home directory"));
+        let people: Vec<_> = people(&passwd).chain(home(env)).chain([PathBuf::from("/root")]).collect();
+        places.extend(reasons(people.iter().flat_map(|home| with_real(home)).collect(), "is a home directory"));
+        let parts = people.iter().flat_map(|home| credentials::OF_HOMES.map(|part| home.join(part)));
+        places.extend(reasons(parts.flat_map(|part| with_real(&part)).collect(), PART_OF_HOME));
         places.extend(reasons(homes.clone(), "holds home directories"));
         places.extend(reasons(engine_sockets(env), "is a container engine's socket"));
         Guard { trees, places, homes }
@@ -123,7 +131,13 @@ impl Guard {
         if self.homes.iter().any(|homes| path.parent() == Some(&lower(homes))) {
             return Some("it is a home directory".to_owned());
         }
-        credentials::found(real).or_else(|| engine_socket_in(real, kind))
+        let home = path.parent().and_then(Path::parent);
+        let part = path.file_name().is_some_and(|name| credentials::OF_HOMES.iter().any(|part| name == *part));
+        if part && self.homes.iter().any(|homes| home == Some(&lower(homes))) {
+            return Some(format!("it {PART_OF_HOME}"));
+        }
+        let file = || kind.is_file().then(|| credentials::file(real)).flatten();
+        credentials::found(real).or_else(file).or_else(|| engine_socket_in(real, kind))
     }
 }
 
@@ -178,10 +192,28 @@ fn engine_socket_in(real: &Path, kind: FileType) -> Option<String> {
         Ok(entries) => entries,
         Err(error) => return Some(format!("it cannot be looked into: {error}")),
     };
-    entries.iter().find_map(|entry| {
-        let name = entry.file_name().to_string_lossy().to_lowercase();
-        let engine = ENGINES.iter().any(|engine| name.contains(engine));
-        let ordinary = entry.path().metadata().is_ok_and(|target| target.is_dir() || target.is_file());
-        (engine && !ordinary).then(|| format!("it holds a container engine's socket ({name:?})"))
-    })
+    let found = entries.iter().find_map(|entry| {
+        let ordinary = || entry.path().metadata().is_ok_and(|target| target.is_dir() || target.is_file());
+        (is_of_engine(entry) && !ordinary()).then(|| format!("({:?})", entry.file_name()))
+    });
+    let found =
+        found.or_else(|| entries.iter().filter(|entry| is_a(entry, FileType::is_dir)).take(LOOKED_AT).find_map(deeper));
+    found.map(|which| format!("it holds a container engine's socket {which}"))
+}
+
+/// The same of a directory in it, as far as it can be looked into. Links lead nowhere from where a server sees them.
+fn deeper(directory: &DirEntry) -> Option<String> {
+    let mut entries = std::fs::read_dir(directory.path()).ok()?.take(LOOKED_AT).flatten();
+    let other = |kind: &FileType| !kind.is_dir() && !kind.is_file() && !kind.is_symlink();
+    let found = entries.find(|entry| is_of_engine(entry) && is_a(entry, other))?;
+    Some(format!("({:?})", Path::new(&directory.file_name()).join(found.file_name())))
+}
+
+fn is_a(entry: &DirEntry, kind: impl Fn(&FileType) -> bool) -> bool {
+    entry.file_type().is_ok_and(|found| kind(&found))
+}
+
+fn is_of_engine(entry: &DirEntry) -> bool {
+    let name = entry.file_name().to_string_lossy().to_lowercase();
+    ENGINES.iter().any(|engine| name.contains(engine))
 }

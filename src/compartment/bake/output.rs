@@ -73,7 +73,7 @@ impl Output {
 
     /// Why it failed, in the script's words, or else in the last line of the build.
     pub fn reason(&self) -> Option<String> {
-        let told = self.answer::<Failed>().map(|f| visible(&f.failed));
+        let told = self.answer::<Failed>().map(|f| visible(&clean(&f.failed)));
         told.or_else(|| self.tail.back().cloned())
     }
 
@@ -83,7 +83,7 @@ impl Output {
     }
 
     fn line(&mut self, line: &str, show: &dyn Fn(&str)) {
-        let line = visible(line);
+        let line = clean(line);
         if let Some(answer) = line.strip_prefix(&self.marker) {
             self.answer = Some(answer.to_owned());
             return;
@@ -91,6 +91,7 @@ impl Output {
         if is_noise(&line) {
             return;
         }
+        let line = visible(&line);
         show(&line);
         if self.tail.len() == TAIL {
             self.tail.pop_front();
@@ -100,7 +101,7 @@ impl Output {
 }
 
 /// The line without colours, controls and outer blanks: a registry's text ends up on the operator's terminal.
-fn visible(line: &str) -> String {
+fn clean(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
@@ -113,6 +114,28 @@ fn visible(line: &str) -> String {
         }
     }
     out.trim().to_owned()
+}
+
+/// The line with escapes for what is not seen as itself: soft hyphens, marks and overrides of direction, separators,
+/// joiners, annotations, variation selectors, tags.
+fn visible(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c {
+            '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fe00}'..='\u{fe0e}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}' => out.extend(c.escape_unicode()),
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 /// The builder's own lines, and those of npm that say nothing about this failure.
@@ -160,6 +183,17 @@ mod tests {
         let (output, _) = feed(&["one\ntwo\n\n---> x\n"]);
         assert_eq!(output.reason().unwrap(), "two");
         assert!(feed(&[]).0.reason().is_none());
+    }
+
+    #[test]
+    fn what_is_not_seen_as_itself_is_shown_as_an_escape_and_an_answer_keeps_it() {
+        let (output, shown) = feed(&["a\u{202e}b\u{ad}c\u{2066}\u{e0041}\u{200b}d\n", "naïve 日本語 ❤\u{fe0f}\n"]);
+        assert_eq!(shown[0], r"a\u{202e}b\u{ad}c\u{2066}\u{e0041}\u{200b}d");
+        assert_eq!(shown[1], "naïve 日本語 ❤\u{fe0f}");
+        assert_eq!(output.tail(), shown);
+        let (output, _) = feed(&["m1 {\"version\":\"1\u{202e}\",\"failed\":\"x\u{202e}\"}\n"]);
+        assert_eq!(output.answer::<Resolved>().unwrap().version, "1\u{202e}");
+        assert_eq!(output.reason().unwrap(), r"x\u{202e}");
     }
 
     #[test]

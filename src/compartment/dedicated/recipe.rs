@@ -1,6 +1,5 @@
 //! All that an image is made of, as one value: files, the images it builds upon, a hash over both. Pure.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use sha2::{Digest as _, Sha256};
@@ -10,6 +9,8 @@ use crate::error::{Class, Fault};
 
 use super::Source;
 use super::folder::{Content, DOCKERFILE, File};
+
+mod dockerfile;
 
 /// The folder of one image.
 #[derive(Clone, Debug)]
@@ -31,7 +32,8 @@ impl Recipe {
             let why = format!("image {name:?}: its {DOCKERFILE} is no file");
             return Err(Fault::new(Class::Usage, why));
         };
-        let bases = bases(&String::from_utf8_lossy(text));
+        let bases = dockerfile::bases(&String::from_utf8_lossy(text))
+            .map_err(|why| Fault::new(Class::Usage, format!("image {name:?}: its {DOCKERFILE}, {why}")))?;
         Ok(Recipe { name: name.to_owned(), source, files, bases })
     }
 
@@ -85,57 +87,6 @@ impl Recipe {
     }
 }
 
-/// The images that a Dockerfile takes from, by `FROM` and `COPY --from`, without its own stages. The last one is what the
-/// image itself stands on, unless that is a stage or nothing.
-fn bases(text: &str) -> Vec<String> {
-    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
-    let (mut defaults, mut stages, mut found) = (BTreeMap::new(), Vec::new(), Vec::new());
-    for line in joined.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let instruction = words.next().unwrap_or_default().to_ascii_uppercase();
-        let mut words = words.peekable();
-        let reference = match instruction.as_str() {
-            // Those before the first FROM are the only ones that count in a FROM.
-            "ARG" if found.is_empty() && stages.is_empty() => {
-                let pairs = words.filter_map(|word| word.split_once('='));
-                defaults
-                    .extend(pairs.map(|(name, value)| (name.to_owned(), value.trim_matches(['"', '\'']).to_owned())));
-                continue;
-            }
-            "FROM" => words.find(|word| !word.starts_with("--")).map(|word| expanded(word, &defaults)),
-            "COPY" => words.find_map(|word| word.strip_prefix("--from=")).map(str::to_owned),
-            _ => None,
-        };
-        let Some(reference) = reference else { continue };
-        let is_stage = |name: &String| name.eq_ignore_ascii_case(&reference);
-        if reference != "scratch" && reference.parse::<u32>().is_err() && !stages.iter().any(is_stage) {
-            found.insert(if instruction == "FROM" { found.len() } else { 0 }, reference);
-        }
-        if instruction == "FROM" {
-            let name = words.skip_while(|word| !word.eq_ignore_ascii_case("as")).nth(1);
-            stages.push(name.unwrap_or_default().to_owned());
-        }
-    }
-    found.dedup();
-    found
-}
-
-/// A word with `$NAME`, `${NAME}` and `${NAME:-other}` replaced.
-fn expanded(word: &str, defaults: &BTreeMap<String, String>) -> String {
-    let mut parts = word.trim_matches(['"', '\'']).split('$');
-    let mut whole = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (variable, rest) = match part.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
-            Some(found) => found,
-            None => part.split_at(part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len())),
-        };
-        let (name, other) = variable.split_once(":-").unwrap_or((variable, ""));
-        whole.push_str(defaults.get(name).map_or(other, String::as_str));
-        whole.push_str(rest);
-    }
-    whole
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,31 +97,6 @@ mod tests {
 
     fn recipe(files: Vec<File>) -> Recipe {
         Recipe::new("x", files, Source::Shipped).unwrap()
-    }
-
-    #[test]
-    fn the_images_that_a_dockerfile_builds_upon() {
-        for (text, expected) in [
-            ("FROM debian", vec!["debian"]),
-            ("# FROM x\nARG BASE=bulkhead/base\nfrom ${BASE}\n", vec!["bulkhead/base"]),
-            (
-                "ARG A=\"a\" B='b'\nFROM $A AS one\nFROM --platform=linux/amd64 \\\n ${B} as two\nFROM one\n",
-                vec!["a", "b"],
-            ),
-            (
-                "FROM ${A:-bulkhead/base}\nARG A=x\nCOPY --chown=0 --from=bulkhead/y /a /b\n",
-                vec!["bulkhead/y", "bulkhead/base"],
-            ),
-            (
-                "ARG NS=bulkhead\nFROM ${NS}/base\nFROM $NS/probe:1\nFROM ${NONE}x\n",
-                vec!["bulkhead/base", "bulkhead/probe:1", "x"],
-            ),
-            ("FROM scratch\nCOPY --from=0 /a /b\n", vec![]),
-            ("FROM a AS b\nFROM B\nCOPY --from=b / /\n", vec!["a"]),
-            ("", vec![]),
-        ] {
-            assert_eq!(bases(text), expected, "{text}");
-        }
     }
 
     #[test]
@@ -200,5 +126,9 @@ mod tests {
         {
             assert_eq!(Recipe::new("x", files, Source::Shipped).unwrap_err().class, Class::Usage);
         }
+        let unclear = vec![file(DOCKERFILE, Content::Data(b"FROM a\nFROM ${B:+x}".to_vec()))];
+        let said = Recipe::new("x", unclear, Source::Shipped).unwrap_err();
+        assert_eq!(said.class, Class::Usage);
+        assert!(said.outward.starts_with("image \"x\": its Dockerfile, line 2: "), "{}", said.outward);
     }
 }

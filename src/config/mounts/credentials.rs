@@ -21,6 +21,45 @@ const CREDENTIALS: [&str; 15] = [
     "Library/Keychains",
 ];
 
+/// Files that a login runs, or in which programs keep tokens: refused by themselves, wherever they are. A project's directory
+/// may have one of them.
+const FILES: [&str; 24] = [
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_history",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".zsh_history",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".xprofile",
+    ".xsession",
+    ".xinitrc",
+    ".gitconfig",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".vault-token",
+];
+
+/// What a home keeps its programs, their settings and their data in: refused whole, but not what lies deeper.
+pub(super) const OF_HOMES: [&str; 4] = [".config", ".local", ".cargo", ".bin"];
+
+/// Why a single file is not handed on, if so.
+pub(super) fn file(real: &Path) -> Option<String> {
+    let name = real.file_name()?.to_string_lossy().to_lowercase();
+    let known = FILES.iter().find(|known| **known == name)?;
+    Some(format!("a login may run it, or it may hold tokens ({known})"))
+}
+
 /// Whether a path is, is in, or directly holds a place of credentials.
 pub(super) fn found(real: &Path) -> Option<String> {
     let parts: Vec<String> = real.components().filter_map(name).collect();

@@ -15,7 +15,9 @@ struct Machine {
 fn machine() -> Machine {
     let dir = tempfile::tempdir().unwrap();
     let at = |path: &str| dir.path().join(path).to_str().unwrap().to_owned();
-    for path in ["me/notes", "me/.ssh", "me/.config/gcloud", "conf", "state", "srv/data", "other/.aws"] {
+    for path in
+        ["me/notes", "me/.ssh", "me/.config/gcloud", "conf", "state", "srv/data", "other/.aws", "third/.config/gh"]
+    {
         std::fs::create_dir_all(at(path)).unwrap();
     }
     std::fs::write(at("conf/bulkhead.toml"), "").unwrap();
@@ -88,7 +90,8 @@ fn homes_are_refused_whole_and_credentials_everywhere() {
     m.refuses("me", "it is a home directory");
     m.refuses("me/.ssh", "place of credentials (.ssh)");
     m.refuses("me/.config/gcloud", "place of credentials (.config/gcloud)");
-    m.refuses("me/.config", "it holds credentials (gcloud)");
+    m.refuses("me/.config", "it has what somebody's programs are and do");
+    m.refuses("third/.config", "it holds credentials (gh)");
     m.refuses("other", "it holds credentials (.aws)");
     m.refuses("other/.aws", "place of credentials (.aws)");
     std::fs::create_dir(m.dir.path().join("srv/.GnuPG")).unwrap();
@@ -96,6 +99,51 @@ fn homes_are_refused_whole_and_credentials_everywhere() {
     let strangers = Guard { homes: vec![m.dir.path().canonicalize().unwrap()], ..m.guard.clone() };
     assert!(strangers.vet(m.dir.path().join("srv").to_str().unwrap()).unwrap_err().contains("it is a home directory"));
     assert!(strangers.vet(m.dir.path().join("srv/data").to_str().unwrap()).is_ok());
+}
+
+#[test]
+fn what_a_login_runs_or_holds_tokens_is_refused_by_itself() {
+    let m = machine();
+    for name in [".bashrc", ".profile", ".zprofile", ".npmrc", ".pypirc", ".BashRC"] {
+        std::fs::write(m.dir.path().join("srv/data").join(name), "").unwrap();
+        m.refuses(&format!("srv/data/{name}"), "a login may run it, or it may hold tokens");
+    }
+    for name in [".netrc", ".git-credentials"] {
+        std::fs::write(m.dir.path().join("other").join(name), "").unwrap();
+        m.refuses(&format!("other/{name}"), "place of credentials");
+    }
+    // A project may have one of them.
+    assert!(m.vet("srv/data").is_ok());
+}
+
+#[test]
+fn what_a_home_keeps_its_programs_in_is_refused_whole() {
+    let m = machine();
+    let strangers = Guard { homes: vec![m.dir.path().canonicalize().unwrap()], ..m.guard.clone() };
+    for part in [".config", ".local", ".cargo", ".bin"] {
+        for at in ["me", "stranger", "srv/data"] {
+            std::fs::create_dir_all(m.dir.path().join(at).join(part).join("one")).unwrap();
+        }
+        m.refuses(&format!("me/{part}"), "it has what somebody's programs are and do");
+        assert!(m.vet(&format!("me/{part}/one")).is_ok(), "{part}");
+        assert!(m.vet(&format!("srv/data/{part}")).is_ok(), "{part}");
+        let whole = m.dir.path().join("stranger").join(part);
+        let said = strangers.vet(whole.to_str().unwrap()).unwrap_err();
+        assert!(said.contains("it has what somebody's programs"), "{said}");
+        assert!(strangers.vet(whole.join("one").to_str().unwrap()).is_ok(), "{part}");
+    }
+}
+
+#[test]
+fn engine_sockets_are_found_one_level_deeper() {
+    let m = machine();
+    std::fs::create_dir_all(m.dir.path().join("srv/data/deep/deeper")).unwrap();
+    std::fs::write(m.dir.path().join("srv/data/deep/docker.md"), "").unwrap();
+    symlink("/nowhere/docker.sock", m.dir.path().join("srv/data/deep/docker.sock")).unwrap();
+    let _far = UnixListener::bind(m.dir.path().join("srv/data/deep/deeper/docker.sock")).unwrap();
+    assert!(m.vet("srv/data").is_ok());
+    let _near = UnixListener::bind(m.dir.path().join("srv/data/deep/podman.sock")).unwrap();
+    m.refuses("srv/data", "it holds a container engine's socket (\"deep/podman.sock\")");
 }
 
 #[test]
