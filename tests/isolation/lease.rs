@@ -79,7 +79,7 @@ async fn gone(instance: &Instance) {
 
 #[tokio::test]
 async fn near_the_end_of_its_lease_an_instance_is_stopped_when_nobody_uses_it_and_the_next_call_starts_another() {
-    let terms = Terms { instance: Duration::from_secs(600), margin: Duration::from_secs(599), ..Terms::default() };
+    let terms = Terms { instance: Duration::from_secs(600), margin: Duration::from_secs(594), ..Terms::default() };
     let rig = Rig::new("", terms);
     let used = rig.instance("s").await.hold();
     let lease = lease_of(&used).await;
