@@ -52,6 +52,25 @@ pub struct Ending {
     pub cause: Option<String>,
 }
 
+/// The signal that ended a program with such an exit code, as an init or a shell passes it on.
+fn signal(code: i64) -> Option<&'static str> {
+    const NAMES: [(i64, &str); 12] = [
+        (1, "HUP"),
+        (2, "INT"),
+        (3, "QUIT"),
+        (4, "ILL"),
+        (6, "ABRT"),
+        (7, "BUS"),
+        (8, "FPE"),
+        (9, "KILL"),
+        (11, "SEGV"),
+        (13, "PIPE"),
+        (15, "TERM"),
+        (31, "SYS"),
+    ];
+    NAMES.iter().find(|(number, _)| code == 128 + number).map(|(_, name)| *name)
+}
+
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(cause) = &self.cause {
@@ -61,9 +80,26 @@ impl fmt::Display for Ending {
             (true, Some(code)) => write!(f, "out of memory (exit code {code})"),
             (true, None) => f.write_str("out of memory"),
             (false, Some(code)) if self.killed => write!(f, "killed by the gateway (exit code {code})"),
-            (false, Some(code)) => write!(f, "exit code {code}"),
+            (false, Some(code)) => match signal(code) {
+                Some(signal) => write!(f, "exit code {code}, as by signal {signal}"),
+                None => write!(f, "exit code {code}"),
+            },
             (false, None) if self.lost => f.write_str("the container engine went away"),
             (false, None) => f.write_str("exit code unknown"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_with_its_cause() {
+        let of = |code, oom| Ending { code, oom, ..Ending::default() }.to_string();
+        assert_eq!(of(Some(3), false), "exit code 3");
+        assert_eq!(of(Some(139), false), "exit code 139, as by signal SEGV");
+        assert_eq!(of(Some(137), true), "out of memory (exit code 137)");
+        assert_eq!(of(None, false), "exit code unknown");
     }
 }

@@ -10,7 +10,10 @@ use std::path::Path;
 /// The bytes of a file of the operator's, or why it is not read: what reads on after its name. More than `largest` bytes
 /// are refused.
 pub fn read_trusted(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
-    let broken = |error: std::io::Error| format!("cannot be read: {error}");
+    let broken = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => "does not exist yet: write it, or name another one with --config".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    };
     // Before opening, since opening a pipe would wait for its writer.
     regular(&std::fs::metadata(path).map_err(broken)?)?;
     let mut file = File::open(path).map_err(broken)?;
@@ -87,6 +90,6 @@ mod tests {
     fn what_is_no_file_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(open(dir.path()).unwrap_err(), "is no regular file");
-        assert!(open(&dir.path().join("none")).unwrap_err().starts_with("cannot be read: No such file"));
+        assert!(open(&dir.path().join("none")).unwrap_err().starts_with("does not exist yet"));
     }
 }

@@ -84,7 +84,7 @@ fn a_text_that_cannot_be_read_is_refused_with_its_place() {
     let faults =
         crate::config::resolve::load(std::path::Path::new("/no/such.toml"), &crate::config::testing::variables());
     let said = faults.unwrap_err().to_string();
-    assert_eq!(said, "/no/such.toml: cannot be read: No such file or directory (os error 2)");
+    assert_eq!(said, "/no/such.toml: does not exist yet: write it, or name another one with --config");
     assert_eq!(toml_faults("mcpServers = {}"), "b.toml:1:1: unknown key \"mcpServers\"");
 }
 
