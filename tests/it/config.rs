@@ -89,7 +89,7 @@ fn a_configuration_that_is_not_there_is_said_so() {
     std::fs::remove_file(site.config()).unwrap();
     let ran = site.run(&["serve"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert!(ran.stderr.contains("bulkhead.toml: cannot be read"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("bulkhead.toml: does not exist yet"), "{}", ran.stderr);
 }
 
 #[test]
