@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::config::mounts::unescaped;
+
 /// The one line that the probe writes before it becomes the server. A text is `None` where it could not be read.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Report {
@@ -148,18 +150,6 @@ fn mount(line: &str) -> Option<MountLine> {
         kind: kind.to_owned(),
         inner: list(inner),
     })
-}
-
-/// The kernel writes blanks and backslashes in paths as three octal digits; anything else is not the kernel's.
-fn unescaped(path: &str) -> Option<String> {
-    let mut parts = path.split('\\');
-    let mut text = parts.next()?.to_owned();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(3)?;
-        text.push(char::from(u8::from_str_radix(digits, 8).ok()?));
-        text.push_str(rest);
-    }
-    Some(text)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod tests;
 mod within;
 
 pub(super) use target::target;
+pub use within::unescaped;
 pub(super) use within::within;
 
 /// System directories and engine data: refused whole, with all that is above and below.

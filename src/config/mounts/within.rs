@@ -13,7 +13,8 @@ pub(in crate::config) fn within(path: &Path) -> Option<PathBuf> {
 fn found(mounts: &str, path: &Path) -> Option<PathBuf> {
     let mounted = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(3);
-        Some((unescaped(words.next()?)?, unescaped(words.next()?)?))
+        let mut path = || unescaped(words.next()?).map(PathBuf::from);
+        Some((path()?, path()?))
     });
     // Of two at one place the later lies over the earlier.
     let (root, at) = mounted.filter(|(_, at)| path.starts_with(at)).max_by_key(|(_, at)| at.components().count())?;
@@ -22,16 +23,17 @@ fn found(mounts: &str, path: &Path) -> Option<PathBuf> {
     Some(if rest.as_os_str().is_empty() { root } else { root.join(rest) })
 }
 
-/// The kernel writes blanks and backslashes in paths as three octal digits.
-fn unescaped(word: &str) -> Option<PathBuf> {
-    let mut parts = word.split('\\');
-    let mut path = parts.next()?.to_owned();
+/// A path as a list of mounts has it: the kernel writes blanks and backslashes as three octal digits, and anything else is
+/// not the kernel's.
+pub fn unescaped(path: &str) -> Option<String> {
+    let mut parts = path.split('\\');
+    let mut text = parts.next()?.to_owned();
     for part in parts {
         let (digits, rest) = part.split_at_checked(3)?;
-        path.push(char::from(u8::from_str_radix(digits, 8).ok()?));
-        path.push_str(rest);
+        text.push(char::from(u8::from_str_radix(digits, 8).ok()?));
+        text.push_str(rest);
     }
-    Some(PathBuf::from(path))
+    Some(text)
 }
 
 #[cfg(test)]
