@@ -90,7 +90,7 @@ fn rounds(count: u64, at_once: usize, play: impl Fn(&SecondEngine, &mut Random) 
 /// Nothing is left at the engine but what is meant to stay.
 fn assert_bare(engine: &SecondEngine) {
     let began = Instant::now();
-    assert_eq!(engine.lines(&["ps", "--all", "--format", "{{.Names}}"]), [""; 0]);
+    assert_eq!(engine.containers(&[], "{{.Names}}"), [""; 0]);
     let left = wait_for("the processes to end", PATIENCE, || {
         let left = engine.processes();
         (left.is_empty() || began.elapsed() > SOON).then_some(left)
@@ -110,7 +110,7 @@ fn assert_bare(engine: &SecondEngine) {
 fn containers(engine: &SecondEngine, gateway: u32) -> Vec<String> {
     let label = format!("label=org.bulkhead.owner.pid={gateway}");
     let shown = r#"{{.Label "org.bulkhead.server"}} {{.State}}"#;
-    engine.lines(&["ps", "--all", "--filter", &label, "--format", shown])
+    engine.containers(&["--filter", &label], shown)
 }
 
 /// The audit is whole; tells how many calls have no outcome.

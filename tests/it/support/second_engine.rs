@@ -120,6 +120,24 @@ impl SecondEngine {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Its containers, running or not, each in that format of `docker ps`. One that was killed and begun again may go on
+    /// listing a container that it has removed: asked for it, it says that there is none.
+    pub fn containers(&self, filters: &[&str], format: &str) -> Vec<String> {
+        let format = format!("{{{{.ID}}}} {format}");
+        let listed = self.lines(&[&["ps", "--all", "--no-trunc", "--format", &format], filters].concat());
+        let shown = listed.iter().filter_map(|line| {
+            let (id, rest) = line.split_once(' ').unwrap();
+            match self.try_docker(&["container", "inspect", id]) {
+                Err(error) if error.contains("No such container") => {
+                    eprintln!("listed, though removed: {line}");
+                    None
+                }
+                _ => Some(rest.to_owned()),
+            }
+        });
+        shown.collect()
+    }
+
     /// What runs in its containers, or is about to. A line as in
     /// /proc/PID/stat each: process id, name, state, parent.
     pub fn processes(&self) -> Vec<String> {
