@@ -3,8 +3,8 @@
 //! [`spec`] turns a server's configuration into a [`Compartment`], the only thing a container can be started from;
 //! [`start`] starts it and lets nobody speak to it before [`verify`] has held what the [`engine`] reports and what the
 //! probe inside [`report`]s against what was asked. [`image`], [`bake`] and [`dedicated`] say where the program comes
-//! from, [`volume`] prepares what it may keep, a [`guard`] has the network of one that may reach something, [`canary`] tries to break out of one, [`reap`] removes what dead gateways
-//! left, [`owner`] tells the dead from the living, and a [`lease`] ends what nobody can tell of.
+//! from, [`volume`] prepares what it may keep, a [`guard`] has the network of one that may reach something, a [`seat`] is
+//! the processors that it runs on, [`canary`] tries to break out of one, [`reap`] removes what dead gateways left, [`owner`] tells the dead from the living, and a [`lease`] ends what nobody can tell of.
 //!
 //! Nothing but [`Compartment::plan`] and [`Compartment::behind`] makes a compartment, and nothing changes one:
 //!
@@ -33,6 +33,7 @@ mod opening;
 pub mod owner;
 pub mod reap;
 pub mod report;
+pub mod seat;
 pub mod spec;
 mod start;
 mod straight;

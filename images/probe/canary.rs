@@ -6,8 +6,8 @@
 //! It begins with the first byte on its input, or with its end: by then whoever started it may have proven what it is in.
 //!
 //! What only the outside knows is given as targets: `tcp=WHAT@ADDRESS:PORT`, `unix=WHAT@PATH`, `abstract=NAME`,
-//! `pid=NUMBER:START` of a process that is not in here, `tmp=BYTES`, `memory=BYTES`, `files=NUMBER` and
-//! `pids=NUMBER` of the limits. An attempt without its target is left out, and so not counted.
+//! `pid=NUMBER:START` of a process that is not in here, `tmp=BYTES`, `memory=BYTES`, `files=NUMBER`, `pids=NUMBER` and
+//! `cpus=NUMBER` of the limits. An attempt without its target is left out, and so not counted.
 //!
 //! An attempt breaks a rule only where it gets what the rule forbids: that a system call exists is nothing. Each runs
 //! in a process of its own with a deadline, so that none takes the others along. They are made to do no harm where
@@ -73,6 +73,8 @@ pub struct Targets {
     pub files: Option<u64>,
     /// Processes.
     pub pids: Option<u64>,
+    /// Processors that it may run on.
+    pub cpus: Option<u64>,
 }
 
 impl Targets {
@@ -91,6 +93,7 @@ impl Targets {
             "memory" => self.memory = Some(value.parse().ok()?),
             "files" => self.files = Some(value.parse().ok()?),
             "pids" => self.pids = Some(value.parse().ok()?),
+            "cpus" => self.cpus = Some(value.parse().ok()?),
             _ => return None,
         }
         Some(())
@@ -134,11 +137,12 @@ fn try_all(targets: &Targets) -> io::Result<()> {
             say(name, rule, &sys::apart(|| run(targets)))?;
         }
     }
-    let limits: [(bool, &[Row]); 4] = [
+    let limits: [(bool, &[Row]); 5] = [
         (targets.tmp.is_some(), limits::OF_TMP),
         (targets.memory.is_some(), limits::OF_MEMORY),
         (targets.files.is_some(), limits::OF_FILES),
         (targets.pids.is_some(), limits::OF_PIDS),
+        (targets.cpus.is_some(), limits::OF_CPUS),
     ];
     for (name, rule, run) in limits.iter().filter(|(given, _)| *given).flat_map(|(_, rows)| rows.iter()) {
         attempts += 1;
@@ -205,6 +209,7 @@ mod tests {
         let mut names: Vec<&str> = [privileges::ROWS, kernel::ROWS, files::ROWS, limits::ROWS, around::ROWS]
             .iter()
             .chain(&[around::OF_A_PROCESS, limits::OF_TMP, limits::OF_MEMORY, limits::OF_FILES, limits::OF_PIDS])
+            .chain(&[limits::OF_CPUS])
             .flat_map(|rows| rows.iter().map(|row| row.0))
             .collect();
         let all = names.len();

@@ -73,7 +73,7 @@ struct Total {
 }
 
 /// What the attempts need to know of the outside, in the canary's words, beside what the compartment says itself.
-fn targets(owner: &Owner, sockets: &[String]) -> Vec<String> {
+fn targets(owner: &Owner, sockets: &[String], seated: bool) -> Vec<String> {
     let tmp = super::spec::TMP;
     let mut all = vec![
         format!("tmp={tmp}"),
@@ -82,6 +82,10 @@ fn targets(owner: &Owner, sockets: &[String]) -> Vec<String> {
         format!("pids={PIDS}"),
         format!("pid={}:{}", owner.pid, owner.started),
     ];
+    if seated {
+        // As many as the default limit needs.
+        all.push("cpus=1".to_owned());
+    }
     all.extend(sockets.iter().map(|path| format!("unix=the socket {path}@{path}")));
     all
 }
@@ -91,7 +95,7 @@ fn targets(owner: &Owner, sockets: &[String]) -> Vec<String> {
 pub async fn try_out(engine: &Engine, owner: &Owner, sockets: &[String], more: &[String]) -> Result<Tried, Fault> {
     let image = engine.image(PROBE_IMAGE).await?;
     let mut command = vec![PROGRAM.to_owned()];
-    command.extend(targets(owner, sockets));
+    command.extend(targets(owner, sockets, engine.defaults().await?.processors.is_some()));
     command.extend(more.iter().cloned());
     // The lists of JSON are lists of TOML.
     let command = serde_json::Value::from(command);

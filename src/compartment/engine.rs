@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use crate::error::{Class, Fault};
 
 use super::lease::Terms;
+use super::seat::Seats;
 use super::volume::Prepared;
 
 /// How long an engine may take to say that it is there.
@@ -36,6 +37,7 @@ pub struct Engine {
     current: Mutex<Option<Connection>>,
     terms: Terms,
     pub(super) prepared: Prepared,
+    pub(super) seats: Seats,
 }
 
 struct Connection {
@@ -54,6 +56,8 @@ pub struct Defaults {
     pub apparmor: bool,
     /// Whether it is Docker Desktop, whose virtual machine has the host's paths behind a prefix of its own.
     pub desktop: bool,
+    /// How many processors it can keep a container to; none where it cannot keep it to any.
+    pub processors: Option<usize>,
 }
 
 impl Defaults {
@@ -71,6 +75,10 @@ impl Defaults {
             seccomp: find("seccomp").map(|parts| profile(parts).unwrap_or_default()),
             apparmor: find("apparmor").is_some(),
             desktop: info.operating_system.as_deref() == Some("Docker Desktop"),
+            processors: info
+                .ncpu
+                .and_then(|count| usize::try_from(count).ok())
+                .filter(|count| *count > 0 && info.cpu_set == Some(true)),
         }
     }
 }
@@ -132,7 +140,7 @@ impl Engine {
             Err(why) => (Vec::new(), why.to_string()),
         };
         let terms = Terms::default();
-        Engine { candidates, nowhere, current: Mutex::new(None), terms, prepared: Prepared::default() }
+        Engine { candidates, nowhere, current: Mutex::new(None), terms, prepared: Prepared::default(), seats: Seats::default() }
     }
 
     /// With leases of another length.

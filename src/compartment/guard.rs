@@ -10,6 +10,7 @@ use crate::egress::Policy;
 use crate::egress::passage::Limits;
 use crate::error::{Class, Fault};
 
+use super::seat::Seat;
 use super::verify::Evidence;
 use super::{Compartment, Engine, Lease, Owner};
 
@@ -28,6 +29,7 @@ pub struct Guard {
     digest: String,
     owner: Owner,
     proxy: Option<u16>,
+    seat: Option<Arc<Seat>>,
 }
 
 /// What a server may reach, for an instance that is not there yet; none where it is nothing.
@@ -67,6 +69,7 @@ impl Guard {
             digest: server.digest.clone(),
             owner: owner.clone(),
             proxy: policy.proxy_port(),
+            seat: confined.seat,
         };
         Ok((guard, confined.link))
     }
@@ -84,6 +87,11 @@ impl Guard {
     /// The proof that it is confined itself.
     pub fn evidence(&self) -> &Arc<Evidence> {
         &self.evidence
+    }
+
+    /// Its processors, where its server is to be, too.
+    pub(super) fn seat(&self) -> Option<&Arc<Seat>> {
+        self.seat.as_ref()
     }
 
     /// Where the proxy is that it leads to, if there is one.
@@ -130,6 +138,7 @@ impl Guard {
             digest: server.digest.clone(),
             owner: owner.clone(),
             proxy: policy(server).and_then(|policy| policy.proxy_port()),
+            seat: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
@@ -22,6 +23,7 @@ use super::guard::Guard;
 use super::image::ImageFacts;
 use super::lease::Lease;
 use super::owner::{Owner, ROLE};
+use super::seat::Seat;
 
 /// Label: the server's configured name.
 pub const SERVER: &str = "org.bulkhead.server";
@@ -92,6 +94,8 @@ pub struct Compartment {
     unset: Vec<String>,
     pub(super) tmpfs: Vec<Tmpfs>,
     pub(super) volumes: Vec<Volume>,
+    /// Its processors: which they are is decided when it is started.
+    pub(super) seat: Option<Arc<Seat>>,
 }
 
 impl fmt::Debug for Compartment {
@@ -106,6 +110,7 @@ impl fmt::Debug for Compartment {
             .field("unset", &self.unset)
             .field("tmpfs", &self.tmpfs)
             .field("volumes", &self.volumes)
+            .field("seat", &self.seat)
             .finish_non_exhaustive()
     }
 }
@@ -181,6 +186,7 @@ impl Compartment {
             unset,
             tmpfs,
             volumes,
+            seat: None,
         })
     }
 
@@ -287,6 +293,7 @@ impl Compartment {
             memory: Some(memory),
             memory_swap: Some(memory),
             nano_cpus: Some(nano(cpus)),
+            cpuset_cpus: self.seat.as_ref().map(|seat| seat.list()),
             pids_limit: Some(i64::from(pids)),
             ulimits: Some(vec![ulimit("nofile", NOFILE), ulimit("core", 0)]),
             network_mode: Some(self.network_mode()),

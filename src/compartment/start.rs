@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::Docker;
@@ -20,6 +21,7 @@ use super::create::Made;
 use super::engine::{CALL, Refused};
 use super::opening::{self, Opening};
 use super::report::Report;
+use super::seat::Seat;
 use super::spec::Compartment;
 use super::straight::straight;
 use super::verify::{Evidence, Readings};
@@ -37,13 +39,16 @@ pub struct Confined {
     pub image: String,
     /// The proof.
     pub evidence: Evidence,
+    /// Its processors, for as long as it runs.
+    pub seat: Option<Arc<Seat>>,
 }
 
 /// Starts the container and proves it within the time given. On any failure, and wherever this is dropped before its end,
 /// nothing of it is left.
-pub async fn start(engine: &Engine, compartment: Compartment, within: Duration) -> Result<Confined, Fault> {
+pub async fn start(engine: &Engine, mut compartment: Compartment, within: Duration) -> Result<Confined, Fault> {
     let mut made = None;
-    let proven = tokio::time::timeout(within, prove(engine, &compartment, &mut made)).await.unwrap_or_else(|_| {
+    let proven = tokio::time::timeout(within, seat_and_prove(engine, &mut compartment, &mut made));
+    let proven = proven.await.unwrap_or_else(|_| {
         let text = format!("server {}: it was not started within {within:?}", compartment.server.name);
         Err(Fault::new(Class::Timeout, text))
     });
@@ -52,9 +57,11 @@ pub async fn start(engine: &Engine, compartment: Compartment, within: Duration) 
         Err(fault) => return Err(undone(fault, made).await),
     };
     let process = made.and_then(Made::keep).ok_or_else(|| Fault::new(Class::Bug, "a proven container is missing"))?;
+    let seat = compartment.seat;
+    let process = process.seated(seat.clone());
     let container = process.id().to_owned();
     let link = Link { input: streams.input, output: streams.output, process: Box::new(process) };
-    Ok(Confined { link, container, image: compartment.image, evidence })
+    Ok(Confined { link, container, image: compartment.image, evidence, seat })
 }
 
 /// Removes what there is of the container, and adds to the fault how it ended where it ended by itself.
@@ -72,6 +79,30 @@ async fn undone(fault: Fault, made: Option<Made>) -> Fault {
 struct Streams {
     input: Pin<Box<dyn AsyncWrite + Send>>,
     output: BoxStream<'static, io::Result<Output>>,
+}
+
+/// Which processors an engine has is known from their number, but where it has others it names them in its refusal.
+async fn seat_and_prove(
+    engine: &Engine,
+    compartment: &mut Compartment,
+    made: &mut Option<Made>,
+) -> Result<(Streams, Evidence), Fault> {
+    for first in [true, false] {
+        take_seat(engine, compartment).await?;
+        match Box::pin(prove(engine, compartment, made)).await {
+            Err(fault) if first && fault.class == Class::Isolation && engine.seats.learn(&fault.inward) => {}
+            proven => return proven,
+        }
+    }
+    Err(Fault::new(Class::Bug, "a start was neither proven nor refused"))
+}
+
+async fn take_seat(engine: &Engine, compartment: &mut Compartment) -> Result<(), Fault> {
+    let Some(count) = engine.defaults().await?.processors else { return Ok(()) };
+    let near = compartment.guard().and_then(|guard| guard.seat().cloned());
+    let seat = engine.seats.take(count, compartment.server.resources.cpus, near.as_deref());
+    compartment.seat = Some(Arc::new(seat));
+    Ok(())
 }
 
 async fn prove(

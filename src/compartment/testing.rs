@@ -1,6 +1,7 @@
 //! Compartments for the tests of this module: from the entries that people write, with nothing in them left to chance.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::config::env::Fixed;
@@ -11,6 +12,7 @@ use super::guard::Guard;
 use super::image::ImageFacts;
 use super::lease::Lease;
 use super::owner::Owner;
+use super::seat::Seat;
 use super::spec::Compartment;
 
 /// The volume that has the probe.
@@ -77,5 +79,6 @@ pub(super) fn planned(server: &Server) -> Compartment {
     };
     let mut compartment = planned.unwrap_or_else(|fault| panic!("{fault}"));
     compartment.nonce = NONCE.to_owned();
+    compartment.seat = Some(Arc::new(Seat::of("1")));
     compartment
 }

@@ -111,6 +111,7 @@ fn controls(view: &view::View<'_>) -> Vec<Control> {
         limits::memory,
         limits::swap,
         limits::cpu,
+        limits::processors,
         limits::pids,
         limits::open_files,
         limits::core_dumps,

@@ -1,7 +1,7 @@
 //! A container's end: waited for, brought about, and looked at before it is removed. Knows no MCP.
 
 use std::future::Future;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::compartment::seat::Seat;
 
 use super::link::{Ending, Process};
 use super::obituary::{Heard, KILLED, Obituary};
@@ -57,6 +59,8 @@ pub struct Attached {
     container: Container,
     obituary: Option<Obituary>,
     cared_for: AtomicBool,
+    /// Given back when it has ended.
+    _seat: Option<Arc<Seat>>,
 }
 
 /// What a look at a container shows.
@@ -80,7 +84,13 @@ impl Attached {
     /// The container of that id. Its end is listened for from now on, so it must not have been started yet.
     pub fn new(docker: Docker, id: String) -> Self {
         let obituary = Obituary::listen(docker.clone(), id.clone());
-        Attached { container: Container { docker, id }, obituary, cared_for: AtomicBool::new(false) }
+        Attached { container: Container { docker, id }, obituary, cared_for: AtomicBool::new(false), _seat: None }
+    }
+
+    /// The same, and it has these processors until it has ended.
+    pub fn seated(mut self, seat: Option<Arc<Seat>>) -> Self {
+        self._seat = seat;
+        self
     }
 
     /// Its id.

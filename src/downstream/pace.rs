@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 const BURST: f64 = 64.0 * 1024.0 * 1024.0;
 /// How much is read in a second beyond that, bytes. The engine spends some three seconds of a processor on a gigabyte.
 const RATE: f64 = 64.0 * 1024.0 * 1024.0;
+/// What a line costs beside its bytes, in bytes of the rate: to look at a short one takes as long as to read so many.
+const LINE: f64 = 256.0;
 /// The shortest pause: shorter ones would cost more than they spare.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -23,18 +25,19 @@ impl Pace {
         Pace { owed: 0.0, at: now }
     }
 
-    /// Takes down that so many bytes were read at `now`, and says how long to read no more.
-    pub(super) fn read(&mut self, bytes: usize, now: Instant) -> Option<Duration> {
+    /// Takes down that so many bytes were read at `now`, with so many lines in them that somebody looks at, and says how
+    /// long to read no more.
+    pub(super) fn read(&mut self, bytes: usize, lines: usize, now: Instant) -> Option<Duration> {
         let paid = now.saturating_duration_since(self.at).as_secs_f64() * RATE;
-        self.owed = (self.owed - paid).max(0.0) + bytes as f64;
+        self.owed = (self.owed - paid).max(0.0) + bytes as f64 + lines as f64 * LINE;
         self.at = now;
         let pause = Duration::from_secs_f64((self.owed - BURST).max(0.0) / RATE);
         (pause >= PAUSE).then_some(pause)
     }
 
-    /// So many of the bytes were the answer to a request: however large, it was asked for.
+    /// So many of the bytes were a line that answers a request: however large, it was asked for.
     pub(super) fn wanted(&mut self, bytes: usize) {
-        self.owed -= bytes as f64;
+        self.owed -= bytes as f64 + LINE;
     }
 }
 
@@ -48,7 +51,7 @@ mod tests {
     fn time_for(bytes: usize, pace: &mut Pace, start: Instant) -> Duration {
         let mut now = start;
         for _ in 0..bytes / PIECE {
-            now += pace.read(PIECE, now).unwrap_or_default();
+            now += pace.read(PIECE, 0, now).unwrap_or_default();
         }
         now - start
     }
@@ -63,6 +66,18 @@ mod tests {
         // After a rest it may speak at once again.
         let rested = start + flood + Duration::from_secs(2);
         assert_eq!(time_for(64 << 20, &mut pace, rested), Duration::ZERO);
+    }
+
+    #[test]
+    fn short_lines_cost_what_it_takes_to_look_at_them() {
+        let start = Instant::now();
+        let (mut pace, mut now) = (Pace::new(start), start);
+        let (short, pieces) = (PIECE / 40, 10_000);
+        for _ in 0..pieces {
+            now += pace.read(PIECE, short, now).unwrap_or_default();
+        }
+        let rate = (short * pieces) as f64 / (now - start).as_secs_f64();
+        assert!((200_000.0..300_000.0).contains(&rate), "{rate} lines a second");
     }
 
     #[test]
@@ -81,7 +96,7 @@ mod tests {
         let mut pace = Pace::new(now);
         for _ in 0..10_000 {
             now += Duration::from_millis(1);
-            assert_eq!(pace.read(60 << 10, now), None);
+            assert_eq!(pace.read(60 << 10, 10, now), None);
         }
     }
 }

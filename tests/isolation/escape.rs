@@ -169,7 +169,7 @@ async fn nothing_breaks_out_of_a_compartment_behind_its_guard() {
     let gateway = Gateway::new();
     let granted = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command: Vec<String> =
-        ["/canary", "tmp=67108864", "memory=134217728", "files=1024", "pids=64"].map(str::to_owned).into();
+        ["/canary", "tmp=67108864", "memory=134217728", "files=1024", "pids=64", "cpus=1"].map(str::to_owned).into();
     command.extend(around.targets.iter().cloned());
     command.extend(around.sockets.iter().map(|path| format!("unix=the socket {path}@{path}")));
     command.push(format!("tcp=its own port@127.0.0.1:{granted}"));
@@ -315,7 +315,7 @@ fn loose(around: &Surroundings) -> ContainerCreateBody {
     let mut mounts = vec![bind("/sys", "/sys"), bind(&socket().display().to_string(), "/var/run/docker.sock")];
     mounts.extend(around.sockets.iter().filter(|at| *at != "/var/run/docker.sock").map(|at| bind(at, at)));
     let mut command: Vec<String> =
-        ["/canary", "tmp=67108864", "memory=134217728", "files=1024", "pids=64"].map(text).into();
+        ["/canary", "tmp=67108864", "memory=134217728", "files=1024", "pids=64", "cpus=1"].map(text).into();
     command.extend(around.targets.iter().cloned());
     command.extend(around.sockets.iter().map(|path| format!("unix=the socket {path}@{path}")));
     let host_config = HostConfig {

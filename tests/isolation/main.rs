@@ -15,6 +15,7 @@ mod opened;
 mod proven;
 mod proxy;
 mod reap;
+mod seats;
 mod state;
 mod support;
 mod trouble;

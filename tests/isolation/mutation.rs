@@ -108,6 +108,8 @@ fn mutations() -> Vec<Mutation> {
         "all swap" => "swap", Inside, |b, h| set(b, "MemorySwap", json!(-1));
         "no limit of processors" => "cpu", Inside, |b, h| drop_field(b, "NanoCpus");
         "twice the processors" => "cpu", Inside, |b, h| set(b, "NanoCpus", json!(2_000_000_000u64));
+        "any processor" => "processors", Inside, |b, h| drop_field(b, "CpusetCpus");
+        "every processor" => "processors", Inside, |b, h| set(b, "CpusetCpus", json!("0-1"));
         "no limit of processes" => "pids", Inside, |b, h| drop_field(b, "PidsLimit");
         "no limits of files and dumps" => "open files", Inside, |b, h| drop_field(b, "Ulimits");
         "more open files" => "open files", Inside, |b, h| b[h]["Ulimits"][0]["Hard"] = json!(2048);
@@ -166,7 +168,7 @@ fn mutations() -> Vec<Mutation> {
         "never killed" => "other settings", Reported, |b, h| set(b, "OomKillDisable", json!(true));
         "a name for somebody's address" => "other settings", Reported, |b, h| set(b, "ExtraHosts", json!(["db:10.0.0.1"]));
         "another control group" => "other settings", Reported, |b, h| set(b, "CgroupParent", json!("/elsewhere"));
-        "one processor of its own" => "other settings", Reported, |b, h| set(b, "CpusetCpus", json!("0"));
+        "a memory bank of its own" => "other settings", Reported, |b, h| set(b, "CpusetMems", json!("0"));
         "no such runtime" => "untime", Refused, |b, h| set(b, "Runtime", json!("none-such"));
         "another image" => "program", Reported, |b, h| b["Image"] = json!("bulkhead/runtime");
     }
@@ -300,7 +302,9 @@ fn without(body: &mut Value, place: &str) {
 /// A request that leaves anything out at all is found out, whatever it is: also a field that is new in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_left_out_of_a_request_is_found_out() {
-    let body = serde_json::to_value(Gateway::new().plan(&entry()).await.unwrap().body("probe")).unwrap();
+    let mut body = serde_json::to_value(Gateway::new().plan(&entry()).await.unwrap().body("probe")).unwrap();
+    // Decided when it is started.
+    body["HostConfig"]["CpusetCpus"] = json!("0");
     let mut all = Vec::new();
     places("", &body, &mut all);
     let met = all.into_iter().map(|place| async move {

@@ -27,7 +27,7 @@ type Opening = (&'static str, As, fn(&mut Value));
 
 /// Every control that an attempt can go over, and how it is taken away. Not here: *swap* and *cpu*, of which one can try
 /// to lift the limit, as is done, but to go over them takes time and a measure.
-const OPENINGS: [Opening; 15] = [
+const OPENINGS: [Opening; 16] = [
     ("capabilities", User, |b| b["HostConfig"]["CapDrop"] = json!([])),
     ("privilege escalation", User, |b| b["HostConfig"]["SecurityOpt"] = json!([])),
     ("seccomp", User, |b| b["HostConfig"]["SecurityOpt"] = json!(["no-new-privileges", "seccomp=unconfined"])),
@@ -44,6 +44,7 @@ const OPENINGS: [Opening; 15] = [
         b["HostConfig"]["MemorySwap"] = json!(1u64 << 30);
     }),
     ("pids", User, |b| b["HostConfig"]["PidsLimit"] = json!(1000)),
+    ("processors", User, |b| b["HostConfig"]["CpusetCpus"] = json!("0-1")),
     ("open files", User, |b| b["HostConfig"]["Ulimits"] = json!([{ "Name": "core", "Soft": 0, "Hard": 0 }])),
     ("core dumps", User, |b| b["HostConfig"]["Ulimits"][1] = json!({ "Name": "core", "Soft": -1, "Hard": -1 })),
     ("network", User, |b| b["HostConfig"]["NetworkMode"] = json!("bridge")),
@@ -62,12 +63,14 @@ fn devices(body: &mut Value) {
 /// What the canary says in a default compartment that was changed.
 async fn with(who: As, change: impl Fn(&mut Value)) -> Vec<Attempt> {
     let gateway = Gateway::new();
-    let targets = ["/canary", "tmp=67108864", "memory=134217728", "files=1024", "pids=64"];
+    let targets = ["/canary", "tmp=67108864", "memory=134217728", "files=1024", "pids=64", "cpus=1"];
     let entry = format!("image = {IMAGE:?}\ncommand = {}\nmemory = \"128m\"\npids = 64", json!(targets));
     let image = gateway.engine.image(IMAGE).await.unwrap().id;
     let probe = format!("bulkhead-probe-{:.12}", image.trim_start_matches("sha256:"));
     let body = gateway.plan(&server(&entry)).await.unwrap().body(&probe);
     let mut body = serde_json::to_value(body).unwrap();
+    // Which it is is decided when a server is started.
+    body["HostConfig"]["CpusetCpus"] = json!("0");
     if who == Root {
         body["User"] = json!("0:0");
     }

@@ -390,14 +390,16 @@ fn report(state: &State, body: Vec<u8>) -> Vec<u8> {
         for part in ["HostConfig", "Config", "Mounts", "NetworkSettings", "AppArmorProfile", "Image"] {
             report[part] = truth[part].clone();
         }
-        // Where the probe is, and whose network it is to have, differ from one start to the next.
+        // Where the probe is, whose network it is to have, and its processors differ from one start to the next.
         let place = |report: &Value| {
             report["Entrypoint"][0].as_str().and_then(|at| at.strip_suffix("/probe")).map(str::to_owned)
         };
         if let (Some(before), Some(now)) = (place(&report["Config"]), place(&asked)) {
             report = serde_json::from_str(&report.to_string().replace(&before, &now)).unwrap();
         }
-        report["HostConfig"]["NetworkMode"] = asked["HostConfig"]["NetworkMode"].clone();
+        for part in ["NetworkMode", "CpusetCpus"] {
+            report["HostConfig"][part] = asked["HostConfig"][part].clone();
+        }
         for part in ["Entrypoint", "Env", "Labels"] {
             report["Config"][part] = asked[part].clone();
         }

@@ -27,6 +27,7 @@ pub const OF_TMP: &[Row] = &[("put more into /tmp than fits", "tmpfs", fill)];
 pub const OF_MEMORY: &[Row] = &[("use more memory than it has", "memory", allocate)];
 pub const OF_FILES: &[Row] = &[("open more files than it may", "open files", open_files)];
 pub const OF_PIDS: &[Row] = &[("start more processes than it may", "pids", multiply)];
+pub const OF_CPUS: &[Row] = &[("run on more processors than it may", "processors", spread)];
 
 /// Where a control group's file may be: under the own path, or at the top of what is mounted; version 1, then 2.
 fn places(controller: &str, v1: &str, v2: &str) -> Vec<String> {
@@ -196,5 +197,28 @@ fn multiply(targets: &Targets) -> Outcome {
     match refused {
         Some(error) => Err(Held(format!("{} were started: {error}", started.len()))),
         None => Ok(format!("{} were started", started.len())),
+    }
+}
+
+/// On one after the other, of all that there can be; then it may run on all of these again.
+fn spread(targets: &Targets) -> Outcome {
+    let most = targets.cpus.unwrap_or(0);
+    let affinity = |set: &[u64; 128]| {
+        let size = std::mem::size_of_val(set) as c_long;
+        call(nr::SCHED_SETAFFINITY, &[0, size, set.as_ptr() as c_long])
+    };
+    let mut ran = 0;
+    let mut refused = None;
+    for number in 0..128 * 64 {
+        let mut set = [0u64; 128];
+        set[number / 64] = 1 << (number % 64);
+        match affinity(&set) {
+            Ok(_) => ran += 1,
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if ran <= most => Err(Held(format!("on {ran}, and beyond that: {error}"))),
+        _ => Ok(format!("it ran on {ran}")),
     }
 }

@@ -234,6 +234,7 @@ pub mod nr {
     pub const INIT_MODULE: c_long = 175;
     pub const DELETE_MODULE: c_long = 176;
     pub const QUOTACTL: c_long = 179;
+    pub const SCHED_SETAFFINITY: c_long = 203;
     pub const KEXEC_LOAD: c_long = 246;
     pub const ADD_KEY: c_long = 248;
     pub const KEYCTL: c_long = 250;
@@ -273,6 +274,7 @@ pub mod nr {
     pub const DELETE_MODULE: c_long = 106;
     pub const SYSLOG: c_long = 116;
     pub const PTRACE: c_long = 117;
+    pub const SCHED_SETAFFINITY: c_long = 122;
     pub const KILL: c_long = 129;
     pub const SETPRIORITY: c_long = 140;
     pub const REBOOT: c_long = 142;

@@ -98,6 +98,12 @@ fn limits(info: &SystemInfo) -> Finding {
         (info.cpu_cfs_quota, "processors"),
     ];
     let lacking: Vec<&str> = all.into_iter().filter_map(|(has, name)| (has == Some(false)).then_some(name)).collect();
+    if lacking.is_empty() && info.cpu_set != Some(true) {
+        let says = "servers share all processors, since the engine cannot keep them apart: one that uses all it may \
+                    slows down the calls of the others";
+        let mend = "enable the control group cpuset; for a rootless engine, have systemd delegate it to this user";
+        return Finding::note("limits", says, Some(mend.to_owned()));
+    }
     if lacking.is_empty() {
         return Finding::fine("limits", "memory, swap, processes and processors can be limited");
     }
@@ -105,7 +111,7 @@ fn limits(info: &SystemInfo) -> Finding {
     let mend = match lacking[..] {
         ["swap"] => "boot the kernel with swapaccount=1",
         _ if users(info).is_some_and(|note| note.what == "rootless engine") => {
-            "have systemd delegate the controllers cpu, memory and pids to this user"
+            "have systemd delegate the controllers cpu, cpuset, memory and pids to this user"
         }
         _ => "enable these control groups at boot: cgroup_enable=memory swapaccount=1, or a kernel with them",
     };

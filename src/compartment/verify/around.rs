@@ -10,12 +10,13 @@ use super::Control;
 use super::view::{UNSEEN, View, as_asked, control, or_unread, shown};
 
 /// Settings that have a control of their own; every other one is to be as an engine leaves it.
-const PROVEN: [&str; 33] = [
+const PROVEN: [&str; 34] = [
     "AutoRemove",
     "Binds",
     "CapAdd",
     "CapDrop",
     "CgroupnsMode",
+    "CpusetCpus",
     "DeviceCgroupRules",
     "DeviceRequests",
     "Devices",

@@ -44,6 +44,18 @@ pub(super) fn cpu(v: &View<'_>) -> Control {
     control("cpu", &asked.to_string(), shown(&v.host.nano_cpus), inside, v.host.nano_cpus == Some(nano(asked)) && near)
 }
 
+/// Which processors it runs on. An engine that cannot keep it to any is asked for none, and it runs on all.
+pub(super) fn processors(v: &View<'_>) -> Control {
+    let inside = v.inside.status("Cpus_allowed_list");
+    let engine = v.host.cpuset_cpus.clone().unwrap_or_default();
+    let told = if engine.is_empty() { "any".to_owned() } else { engine.clone() };
+    let (asked, holds) = match &v.asked.seat {
+        Some(seat) => (seat.list(), seat.is(&engine) && inside.is_some_and(|list| seat.is(list))),
+        None => ("any".to_owned(), engine.is_empty() && inside.is_some()),
+    };
+    control("processors", &asked, told, or_unread(inside), holds)
+}
+
 pub(super) fn pids(v: &View<'_>) -> Control {
     let asked = v.asked.server.resources.pids;
     let inside = v.inside.cgroup("pids.max");

@@ -67,12 +67,11 @@ pub(super) async fn run(peer: Arc<Peer>, link: Link, lines: mpsc::Receiver<Strin
 
 /// Takes in a piece of output, at the pace at which output is read.
 async fn take(peer: &Peer, split: &mut Lines, piece: Output, pace: &mut Pace) {
-    let (Output::Stdout(bytes) | Output::Stderr(bytes)) = &piece;
-    let pause = pace.read(bytes.len(), Instant::now());
-    match piece {
+    let pause = match piece {
         Output::Stdout(bytes) => {
             let mut lines = Vec::new();
             split.push(&bytes, |line| lines.push(line));
+            let pause = pace.read(bytes.len(), lines.len(), Instant::now());
             for line in lines {
                 let length = match &line {
                     Line::Whole(bytes) => bytes.len(),
@@ -82,9 +81,14 @@ async fn take(peer: &Peer, split: &mut Lines, piece: Output, pace: &mut Pace) {
                     pace.wanted(length);
                 }
             }
+            pause
         }
-        Output::Stderr(bytes) => peer.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes),
-    }
+        Output::Stderr(bytes) => {
+            peer.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes);
+            // Nobody looks at its lines one by one.
+            pace.read(bytes.len(), 0, Instant::now())
+        }
+    };
     if let Some(pause) = pause {
         tokio::time::sleep(pause).await;
     }

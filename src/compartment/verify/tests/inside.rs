@@ -28,6 +28,8 @@ fn flips() -> Vec<Flip> {
     status("user", "Uid:\t20001\t20001\t20001\t20001", "Uid:\t20001\t20001\t20001\t0");
     status("user", "Gid:\t20001\t20001\t20001\t20001", "Gid:\t0\t0\t0\t0");
     status("user", "Groups:\t20001 ", "Groups:\t20001 999 ");
+    status("processors", "Cpus_allowed_list:\t1", "Cpus_allowed_list:\t0-1");
+    status("processors", "Cpus_allowed_list:\t1", "Cpus_allowed_list:\t");
     status("init", "PPid:\t1", "PPid:\t0");
     let mut limits = |control, from: &'static str, to: &'static str| {
         all.push((to, control, Box::new(move |case| case.reworded("limits", from, to))));
@@ -147,7 +149,7 @@ fn every_control_that_can_be_seen_from_inside_has_a_flip() {
 #[test]
 fn what_cannot_be_read_does_not_hold() {
     for (member, controls) in [
-        ("status", vec!["capabilities", "privilege escalation", "seccomp", "user", "init"]),
+        ("status", vec!["capabilities", "privilege escalation", "seccomp", "user", "processors", "init"]),
         ("mountinfo", vec!["root file system", "tmpfs", "mounts", "kernel files"]),
         ("net_dev", vec!["network"]),
         ("route", vec!["network"]),
