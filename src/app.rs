@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::audit::record::{GatewayEvent, GatewayWord};
@@ -10,14 +10,16 @@ use crate::audit::{Audit, Redactor};
 use crate::compartment::reap::counted;
 use crate::compartment::{Engine, Owner};
 use crate::config::env::{self, Environment};
-use crate::config::{Config, Sensitive, resolve};
+use crate::config::{Config, resolve};
 use crate::downstream::pool::{Basis, Pool};
 use crate::error::{Class, Fault};
 use crate::flow::{Caller, Gateway};
-use crate::name::{Principal, Role};
+use crate::gate;
+use crate::name::Role;
 use crate::route::lock::Lock;
 
 pub mod control;
+pub mod reload;
 pub mod status;
 
 /// What every command says.
@@ -45,6 +47,8 @@ pub struct App {
     pub instance: String,
     /// What leftovers of dead gateways are cleared with.
     reaper: tokio::task::JoinHandle<()>,
+    /// What became of reloads.
+    reloads: Mutex<reload::History>,
 }
 
 /// The configuration of a command, from wherever it is.
@@ -84,38 +88,40 @@ impl App {
     ) -> Result<App, Fault> {
         let state = env::state_dir(options.state.as_deref(), env);
         let instance = uuid::Uuid::now_v7().simple().to_string();
-        let secrets: Vec<Sensitive> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
+        let secrets: Vec<_> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
         let redactor = Redactor::new(&secrets)
-            .map_err(|e| Fault::new(Class::Bug, format!("secrets cannot be looked for: {e}")))?;
-        let audit =
-            Arc::new(Audit::open(&state.join(&config.audit.path), config.audit.sync, instance.clone(), secrets)?);
+            .map_err(|e| Fault::new(Class::Usage, format!("the secrets are too large to be kept out of texts: {e}")))?;
+        // One for all that is written of servers: what a reload adds, everybody knows at once.
+        let redactor = Arc::new(redactor);
+        let path = state.join(&config.audit.path);
+        let audit = Arc::new(Audit::open(&path, config.audit.sync, instance.clone(), redactor.clone())?);
         let engine = Arc::new(Engine::new(env::engine_candidates(env)));
         let place = std::path::absolute(&config.path).unwrap_or_else(|_| config.path.clone());
         let owner = Owner::this_process(&instance).for_scope(&place.to_string_lossy());
         let config = Arc::new(config);
-        let pool =
-            Pool::new(&config, basis, engine.clone(), owner.clone(), audit.clone(), Arc::new(redactor), host(env));
-        for server in &config.servers {
-            if let Some(why) = &server.disabled {
-                tracing::warn!(server = %server.name, "disabled: {why}");
-            }
-        }
+        let pool = Pool::new(config.clone(), basis, engine.clone(), owner.clone(), audit.clone(), redactor, host(env));
+        tell_disabled(&config);
         drop(audit.gateway(event(GatewayWord::Start, &config)));
-        let gateway = Arc::new(Gateway::new(config, pool, audit));
+        let gateway = Arc::new(Gateway::new(pool, audit));
         let reaper = tokio::spawn(reap(engine.clone(), owner.clone()));
-        Ok(App { gateway, engine, owner, state, instance, reaper })
+        Ok(App { gateway, engine, owner, state, instance, reaper, reloads: Mutex::default() })
     }
 
     /// The principal behind standard input, or behind a command.
     pub fn caller(&self, face: &'static str) -> Caller {
-        let stdio = &self.gateway.config.stdio;
+        let id = self.config().stdio.id.clone();
         Caller {
-            principal: Principal { id: Some(stdio.id.as_str().into()), role: stdio.role },
-            actor: format!("{face}:{}", stdio.id),
+            actor: format!("{face}:{id}"),
+            id: Some(id.into()),
             face,
             session: uuid::Uuid::now_v7().simple().to_string(),
             client: None,
         }
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.gateway.pool.roster().config.clone()
     }
 
     /// Ends every instance, then the audit: nothing may happen that it could no longer record.
@@ -123,7 +129,7 @@ impl App {
         self.gateway.pool.close().await;
         self.reaper.abort();
         let audit = &self.gateway.audit;
-        drop(audit.gateway(event(GatewayWord::Stop, &self.gateway.config)));
+        drop(audit.gateway(event(GatewayWord::Stop, &self.config())));
         let closed = audit.close().await;
         let (seq, head) = audit.head();
         tracing::info!("audit: {seq} records, head {head}");
@@ -165,7 +171,16 @@ fn host(env: &dyn Environment) -> BTreeMap<&'static str, String> {
 }
 
 fn event(event: GatewayWord, config: &Config) -> GatewayEvent {
-    GatewayEvent { event, config_digest: Some(config.digest.clone()), policy_digest: None }
+    let (config_digest, policy_digest) = (config.digest.clone(), gate::digest(&config.servers));
+    GatewayEvent { event, config_digest: Some(config_digest), policy_digest: Some(policy_digest), reload: None }
+}
+
+fn tell_disabled(config: &Config) {
+    for server in &config.servers {
+        if let Some(why) = &server.disabled {
+            tracing::warn!(server = %server.name, "disabled: {why}");
+        }
+    }
 }
 
 /// A path as people write it.

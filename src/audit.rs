@@ -18,7 +18,7 @@ mod text;
 pub mod writer;
 
 pub use record::{
-    Egress, Ended, GatewayEvent, GatewayWord, Intent, Isolation, Outcome, Record, ServerEvent, ServerWord,
+    Egress, Ended, GatewayEvent, GatewayWord, Intent, Isolation, Outcome, Record, Reload, ServerEvent, ServerWord,
 };
 pub use redact::Redactor;
 pub use writer::{Audit, Written};
@@ -95,7 +95,7 @@ mod fixture {
     }
 
     pub fn gateway(event: GatewayWord) -> GatewayEvent {
-        GatewayEvent { event, config_digest: Some("d1".into()), policy_digest: Some("d2".into()) }
+        GatewayEvent { event, config_digest: Some("d1".into()), policy_digest: Some("d2".into()), reload: None }
     }
 
     /// A disk that is soon full, gone with this value.

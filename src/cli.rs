@@ -1,6 +1,7 @@
 //! The command line: one file a command, each of which prints its result and nothing else to standard output.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
@@ -68,17 +69,17 @@ fn role(text: &str) -> Result<Role, String> {
 }
 
 /// Carries out a command.
-pub async fn run(cli: Cli, env: &dyn Environment) -> Result<Exit, Fault> {
+pub async fn run(cli: Cli, env: Arc<dyn Environment + Send + Sync>) -> Result<Exit, Fault> {
     let options = Options { config: cli.config, state: cli.state, role: None };
     match cli.command {
         Command::Serve { role } => serve::run(Options { role, ..options }, env).await,
-        Command::Lock(arguments) => lock::run(options, env, arguments).await,
-        Command::Tools(arguments) => tools::run(options, env, arguments).await,
-        Command::Call(arguments) => call::run(options, env, arguments).await,
-        Command::Status(arguments) => status::run(&options, env, &arguments).await,
-        Command::Check(arguments) => check::run(options, env, arguments).await,
-        Command::Audit(arguments) => audit::run(&options, env, &arguments),
-        Command::Image(arguments) => image::run(options, env, arguments).await,
-        Command::Reap(arguments) => reap::run(env, &arguments).await,
+        Command::Lock(arguments) => lock::run(options, &*env, arguments).await,
+        Command::Tools(arguments) => tools::run(options, &*env, arguments).await,
+        Command::Call(arguments) => call::run(options, &*env, arguments).await,
+        Command::Status(arguments) => status::run(&options, &*env, &arguments).await,
+        Command::Check(arguments) => check::run(options, &*env, arguments).await,
+        Command::Audit(arguments) => audit::run(&options, &*env, &arguments),
+        Command::Image(arguments) => image::run(options, &*env, arguments).await,
+        Command::Reap(arguments) => reap::run(&*env, &arguments).await,
     }
 }

@@ -3,16 +3,19 @@
 //!
 //! [`mod@file`] reads what was written (TOML, JSON, JSONC) with the place of every key; [`mod@import`] puts the entries that other
 //! clients write into our own words; [`mod@resolve`] turns the whole into [`Config`] or into the list of all [`mod@fault`]s, with
-//! [`mod@mounts`] as the judge of host paths. [`mod@env`] is the only reader of the process environment.
+//! [`mod@mounts`] as the judge of host paths. [`mod@env`] is the only reader of the process environment. [`mod@change`] holds a new
+//! configuration against the one in force.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use self::fault::Place;
 use crate::egress::rule::Rules;
 use crate::name::{Role, ServerName};
 
+pub mod change;
 pub mod env;
 mod expand;
 pub mod fault;
@@ -173,6 +176,8 @@ pub struct Server {
     pub run: Run,
     /// Why it is not served at all although it stands in the file (a variable it needs is not set); shown everywhere.
     pub disabled: Option<String>,
+    /// What it is disabled for lack of, where that is the reason, and where the file asks for it.
+    pub lacks: Vec<(Place, String)>,
     /// The least role that sees it.
     pub min_role: Role,
     /// Which of its tools are shown and to whom.

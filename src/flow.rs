@@ -4,30 +4,30 @@
 //! instance, make the intent durable, send, wait, record the outcome. The instance is taken before the intent is written,
 //! so that the intent can name the container and the proof; nothing of the call leaves before the intent is durable.
 
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
 use crate::audit::record::{Ended, Outcome};
-use crate::config::{Config, Server};
-use crate::downstream::pool::{Entry, Pool};
+use crate::downstream::pool::{Handover, Pool};
 use crate::error::{Class, Fault};
-use crate::gate::{self, Limiter};
-use crate::name::{CallId, Principal};
+use crate::gate::{self, Limiter, Permit};
+use crate::name::ServerName;
 use crate::protocol::{Era, adapt};
-use crate::route::Catalog;
 use crate::route::page::{self, Seal};
 use crate::wire::Object;
 
 pub mod conversation;
 mod send;
+pub mod snapshot;
 mod target;
 mod trail;
 pub mod turn;
 
+use snapshot::Snapshot;
 pub use target::Target;
 use target::{Found, Silent};
 use trail::Trail;
@@ -38,23 +38,20 @@ const FIRST_LIST: Duration = Duration::from_secs(4);
 
 /// Everything that a call passes through.
 pub struct Gateway {
-    /// The configuration in force.
-    pub config: Arc<Config>,
-    /// The servers.
+    /// The servers, by the configuration in force.
     pub pool: Arc<Pool>,
     /// The record of what was done.
     pub audit: Arc<Audit>,
-    servers: Vec<Arc<Server>>,
     limiter: Limiter,
-    catalog: RwLock<(u64, Arc<Catalog>)>,
+    snapshot: RwLock<Arc<Snapshot>>,
     secret: [u8; 16],
 }
 
 /// Who calls, and by which way.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The identity and role, settled by the face.
-    pub principal: Principal,
+    /// The identity, settled by the face; its role is a matter of the configuration in force.
+    pub id: Option<Arc<str>>,
     /// How that is known, for the audit.
     pub actor: String,
     /// `stdio` or `cli`.
@@ -100,13 +97,12 @@ pub enum Reply {
 
 impl Gateway {
     /// Puts the parts together.
-    pub fn new(config: Arc<Config>, pool: Arc<Pool>, audit: Arc<Audit>) -> Self {
+    pub fn new(pool: Arc<Pool>, audit: Arc<Audit>) -> Self {
+        let roster = pool.roster();
         Gateway {
-            servers: pool.servers.iter().map(|e| e.server.clone()).collect(),
-            limiter: Limiter::new(&config),
-            catalog: RwLock::new((u64::MAX, Arc::default())),
+            limiter: Limiter::new(&roster.config),
+            snapshot: RwLock::new(Snapshot::of(roster, u64::MAX)),
             secret: *uuid::Uuid::new_v4().as_bytes(),
-            config,
             pool,
             audit,
         }
@@ -114,8 +110,7 @@ impl Gateway {
 
     /// Carries out one call, from the name the client used to the answer, and leaves an intent and an outcome.
     pub async fn call(&self, caller: &Caller, mut call: ToolCall<'_>) -> Reply {
-        let (id, began) = (CallId::new(), Instant::now());
-        let mut trail = Trail::new(id, caller, &call.target, call.params, &self.audit);
+        let mut trail = self.trail(caller, &call.target, call.params);
         let (cancel, given) = (call.cancel.clone(), call.timeout);
         let reply = tokio::select! {
             biased;
@@ -131,60 +126,103 @@ impl Gateway {
         }
         let (outcome, detail) = ended(&reply, trail.denied());
         if let Reply::Failed(fault) = &reply {
-            tracing::warn!(call = %id, class = ?fault.class, "{}", fault.inward);
+            tracing::warn!(call = %trail.id(), class = ?fault.class, "{}", fault.inward);
         }
         let result_bytes = match &reply {
             Reply::Result(text, _) | Reply::ServerError(text) => text.len() as u64,
             _ => 0,
         };
-        self.record_outcome(id, began, outcome, detail, result_bytes);
+        self.record_outcome(&trail, outcome, detail, result_bytes);
         reply
     }
 
-    /// The way there and back. Whatever ends it early, the caller of this function records.
+    /// The way there and back. Where another configuration comes into force before anything of the call has left, it is
+    /// gone anew: no call is sent by a rule that no longer holds. Whatever ends it early, the caller of this function
+    /// records.
     async fn walk(&self, caller: &Caller, call: &mut ToolCall<'_>, trail: &mut Trail) -> Result<Reply, Fault> {
+        let mut admitted = None;
+        loop {
+            if let Some(reply) = self.try_once(caller, call, trail, &mut admitted).await? {
+                return Ok(reply);
+            }
+            let anew = self.trail(caller, &call.target, call.params).since(trail.began());
+            if trail.is_written() {
+                let why = format!("not sent, since the configuration has changed; it goes on as {}", anew.id());
+                self.record_outcome(trail, Ended::Failed(Class::Unavailable), Some(why), 0);
+            }
+            *trail = anew;
+        }
+    }
+
+    /// The same under the configuration that is in force; `None` where another one is before the call has left.
+    async fn try_once(
+        &self,
+        caller: &Caller,
+        call: &mut ToolCall<'_>,
+        trail: &mut Trail,
+        admitted: &mut Option<(ServerName, Permit)>,
+    ) -> Result<Option<Reply>, Fault> {
         let found = match self.find(caller, &call.target).await {
             Ok(Some(found)) => found,
-            Ok(None) => return Ok(Reply::Unknown),
-            Err(Silent { entry, fault }) => {
-                trail.is_of(&entry.server, &gate::may_know(&caller.principal, &entry.server));
+            Ok(None) => return Ok(Some(Reply::Unknown)),
+            Err(Silent { now, .. }) if !self.is_in_force(&now) => return Ok(None),
+            Err(Silent { now, entry, fault }) => {
+                let principal = now.principal(caller);
+                trail.is_of(&principal, &entry.server, &gate::may_know(&principal, &entry.server));
                 return Err(fault);
             }
         };
-        let Found { entry, tool, .. } = &found;
-        let decision = gate::decide(&caller.principal, &entry.server, tool);
-        trail.decided(&found, &decision);
+        let Found { now, entry, tool, .. } = &found;
+        let principal = now.principal(caller);
+        let decision = gate::decide(&principal, &entry.server, tool);
+        trail.decided(&principal, &found, &decision);
         if !decision.allow {
-            return Ok(Reply::Unknown);
+            return Ok(Some(Reply::Unknown));
         }
-        let _permit = self.limiter.admit(&caller.principal, &entry.server)?;
-        let instance = self.pool.instance(entry, &caller.principal, &caller.session).await?.hold();
+        let name = &entry.server.name;
+        if admitted.as_ref().is_none_or(|(of, _)| of != name) {
+            *admitted = Some((name.clone(), self.limiter.admit(&principal, &entry.server)?));
+        }
+        let instance = match self.pool.instance(entry, &principal, &caller.session).await {
+            Ok(instance) => instance.hold(),
+            Err(_) if !self.is_in_force(now) => return Ok(None),
+            Err(fault) => return Err(fault),
+        };
+        // From here on the instance is in use, and is not ended before the call is. Before that it might be.
+        if !self.is_in_force(now) {
+            return Ok(None);
+        }
         // The definition may have turned out to be another than the approved one when the instance started.
-        if self.catalog().find_own(found.place, tool).is_none() {
-            return Ok(Reply::Unknown);
+        if self.now().catalog.find_own(found.place, tool).is_none() && self.is_in_force(now) {
+            return Ok(Some(Reply::Unknown));
         }
         trail.runs_in(&instance.confinement);
         trail.write(&self.audit).await?;
-        send::send(call, &found, &instance).await
+        send::send(call, &found, &instance, || self.is_in_force(now)).await
     }
 
     /// Records a call that was refused before it could be carried out, since its parameters make no sense.
     pub async fn malformed(&self, caller: &Caller, exposed: &str, params: &str, why: &str) -> Result<(), Fault> {
-        let (id, began) = (CallId::new(), Instant::now());
-        let mut trail = Trail::new(id, caller, &Target::Exposed(exposed), params, &self.audit);
-        if let Some(found) = self.look_up(&Target::Exposed(exposed)) {
-            let decision = gate::decide(&caller.principal, &found.entry.server, &found.tool);
-            trail.decided(&found, &decision);
+        let mut trail = self.trail(caller, &Target::Exposed(exposed), params);
+        let now = self.now();
+        let principal = now.principal(caller);
+        if let Some(found) = target::look_up(&now, &Target::Exposed(exposed)) {
+            let decision = gate::decide(&principal, &found.entry.server, &found.tool);
+            trail.decided(&principal, &found, &decision);
         }
         trail.write(&self.audit).await?;
-        self.record_outcome(id, began, Ended::Failed(Class::Malformed), Some(why.to_owned()), 0);
+        self.record_outcome(&trail, Ended::Failed(Class::Malformed), Some(why.to_owned()), 0);
         Ok(())
     }
 
-    fn record_outcome(&self, call: CallId, began: Instant, outcome: Ended, detail: Option<String>, result_bytes: u64) {
-        let ms = began.elapsed().as_millis() as u64;
+    fn trail(&self, caller: &Caller, target: &Target<'_>, params: &str) -> Trail {
+        Trail::new(caller, self.now().principal(caller).role, target, params, &self.audit)
+    }
+
+    fn record_outcome(&self, trail: &Trail, outcome: Ended, detail: Option<String>, result_bytes: u64) {
+        let ms = trail.began().elapsed().as_millis() as u64;
         // Kept and tried again where the disk is full: the answer does not wait for it.
-        drop(self.audit.outcome(Outcome { call, outcome, detail, ms, result_bytes }));
+        drop(self.audit.outcome(Outcome { call: trail.id(), outcome, detail, ms, result_bytes }));
     }
 
     /// One page of what the caller may see, as a result in its era, and the seal of the whole list; `None` for a cursor
@@ -192,8 +230,8 @@ impl Gateway {
     pub async fn list(&self, caller: &Caller, era: Era, cursor: Option<&str>) -> Option<(String, Seal)> {
         self.learn(caller);
         self.learned(caller, FIRST_LIST).await;
-        let catalog = self.catalog();
-        let items = self.shown(&catalog, caller);
+        let now = self.now();
+        let items = shown(&now, caller);
         let seal = Seal::of(&items, &self.secret);
         let page = page::page(&items, cursor, &seal)?;
         Some((adapt::list_result("tools", &page.items, page.next.as_deref(), era), seal))
@@ -202,65 +240,47 @@ impl Gateway {
     /// Starts, in the background, the servers that were never listed and that the caller may know of: a list of theirs
     /// will be wanted.
     pub fn learn(&self, caller: &Caller) {
-        self.pool.learn_some(&caller.principal, &caller.session, |entry| may_know(caller, entry));
+        let now = self.now();
+        self.pool.learn_some(&now.principal(caller), &caller.session, |entry| now.may_know(caller, entry));
     }
 
     /// Waits, at most so long, until each of these has answered once or failed once.
     pub async fn learned(&self, caller: &Caller, within: Duration) {
-        self.pool.learned(within, |entry| may_know(caller, entry)).await;
+        self.pool.learned(within, |entry| self.now().may_know(caller, entry)).await;
     }
 
-    /// Starts, in the background, an instance of every server that the caller may know of.
-    pub fn start_all(&self, caller: &Caller) {
-        self.pool.start_some(&caller.principal, &caller.session, |entry| may_know(caller, entry));
+    /// Starts, in the background, an instance of each of these servers that the caller may know of.
+    pub fn start_some(&self, caller: &Caller, selected: impl Fn(&str) -> bool) {
+        let now = self.now();
+        self.pool.start_some(&now.principal(caller), &caller.session, |entry| {
+            now.may_know(caller, entry) && selected(entry.server.name.as_str())
+        });
+    }
+
+    /// Puts another configuration in force for whatever comes from now on, and returns when it holds.
+    pub async fn hand_over(&self, handover: Handover) {
+        self.limiter.reload(handover.next.config.limits);
+        self.pool.hand_over(handover).await;
     }
 
     /// The seal of what the caller sees now: a change of what it does not see shows in no way.
     pub fn seal(&self, caller: &Caller) -> Seal {
-        Seal::of(&self.shown(&self.catalog(), caller), &self.secret)
-    }
-
-    fn shown<'c>(&self, catalog: &'c Catalog, caller: &Caller) -> Vec<&'c str> {
-        catalog.visible(&self.servers, &caller.principal).into_iter().map(|entry| entry.shown.as_ref()).collect()
-    }
-
-    /// The present snapshot of all tools.
-    pub fn catalog(&self) -> Arc<Catalog> {
-        let epoch = *self.pool.changes().borrow();
-        {
-            let cached = self.catalog.read().unwrap_or_else(PoisonError::into_inner);
-            if cached.0 == epoch {
-                return cached.1.clone();
-            }
-        }
-        let all = self.pool.servers.iter().map(|e| (e.server.as_ref(), e.listing()));
-        let catalog = Arc::new(Catalog::build(self.config.gateway.names, all));
-        for name in &catalog.contested {
-            tracing::warn!("several tools claim the name {name:?}, so none of them is served");
-        }
-        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = (epoch, catalog.clone());
-        catalog
+        Seal::of(&shown(&self.now(), caller), &self.secret)
     }
 
     /// The input schema of a tool that the caller may call, if its server has told it by now or does so soon.
     pub async fn schema(&self, caller: &Caller, target: &Target<'_>) -> Option<serde_json::Value> {
         let found = self.find(caller, target).await.ok()??;
-        let catalog = self.catalog();
-        let entry = catalog.find_own(found.place, &found.tool)?;
-        let allowed = gate::decide(&caller.principal, &found.entry.server, &found.tool).allow;
+        let entry = found.now.catalog.find_own(found.place, &found.tool)?;
+        let allowed = gate::decide(&found.now.principal(caller), &found.entry.server, &found.tool).allow;
         let schema = Object::parse(&entry.shown).ok()?.get("inputSchema").map(|s| s.get().to_owned())?;
         allowed.then(|| serde_json::from_str(&schema).ok())?
     }
-
-    /// The servers in the order of the configuration.
-    pub fn servers(&self) -> &[Arc<Server>] {
-        &self.servers
-    }
 }
 
-/// Whether the gate lets a caller know of a server.
-pub fn may_know(caller: &Caller, entry: &Entry) -> bool {
-    gate::may_know(&caller.principal, &entry.server).allow
+/// The definitions that a caller sees.
+fn shown<'s>(now: &'s Snapshot, caller: &Caller) -> Vec<&'s str> {
+    now.visible(caller).into_iter().map(|entry| entry.shown.as_ref()).collect()
 }
 
 /// When the time that the caller gave is over; never where it gave none.

@@ -7,7 +7,7 @@ pub mod limits;
 pub mod policy;
 
 pub use limits::{Limited, Limiter, Permit};
-pub use policy::{Decision, decide, may_know};
+pub use policy::{Decision, decide, digest, may_know};
 
 #[cfg(test)]
 mod fixture {
@@ -28,6 +28,7 @@ mod fixture {
             name: ServerName::parse(name).unwrap(),
             run: Run::Unisolated { reason: Reason::parse("a test").unwrap(), command: vec!["true".into()] },
             disabled: None,
+            lacks: Vec::new(),
             min_role: Role::User,
             tools: ToolRules::default(),
             resources: Resources { memory: 1 << 20, cpus: 1.0, pids: 1 },

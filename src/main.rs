@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -20,7 +21,7 @@ fn main() -> ExitCode {
         _ => Chatter::Command,
     };
     telemetry::start(&env, std::io::stderr().is_terminal(), chatter);
-    match std::panic::catch_unwind(|| run(cli, &env)) {
+    match std::panic::catch_unwind(|| run(cli, env)) {
         Ok(Ok(exit)) => ExitCode::from(exit as u8),
         Ok(Err(error)) => {
             tracing::error!("{error:#}");
@@ -31,10 +32,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, env: &ProcessEnvironment) -> anyhow::Result<Exit> {
+fn run(cli: Cli, env: ProcessEnvironment) -> anyhow::Result<Exit> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime cannot be started")?;
-    let exit = runtime.block_on(cli::run(cli, env)).unwrap_or_else(|fault| {
+    let exit = runtime.block_on(cli::run(cli, Arc::new(env))).unwrap_or_else(|fault| {
         for line in fault.inward.lines() {
             tracing::error!("{line}");
         }

@@ -9,6 +9,7 @@ use crate::downstream::instance::Instance;
 use crate::downstream::pool::{Entry, State};
 use crate::egress::passage::Usage;
 use crate::error::Class;
+use crate::gate;
 
 use super::{App, shown};
 
@@ -34,16 +35,22 @@ impl App {
     /// One gateway of `status --json`.
     pub fn status(&self) -> Value {
         let audit = &self.gateway.audit;
-        let config = &self.gateway.config;
+        let roster = self.gateway.pool.roster();
+        let config = &roster.config;
         let (seq, head) = audit.head();
-        let servers: Vec<ServerStatus> = self.gateway.pool.servers.iter().map(|e| self.server(e)).collect();
+        let servers: Vec<ServerStatus> = roster.entries.iter().map(|e| self.server(e)).collect();
+        let leaving = self.gateway.pool.leaving();
+        let leaving: Vec<Value> = leaving.iter().flat_map(|e| e.leaving().into_iter().map(|i| left(e, &i))).collect();
         json!({
             "instance": self.instance,
             "pid": std::process::id(),
             "config": shown(&std::path::absolute(&config.path).unwrap_or_else(|_| config.path.clone())),
-            "policy_digest": Value::Null,
+            "config_digest": config.digest,
+            "policy_digest": gate::digest(&config.servers),
+            "reload": self.reloaded(),
             "audit": { "path": shown(&self.state.join(&config.audit.path)), "seq": seq, "head": head },
             "servers": servers,
+            "leaving": leaving,
         })
     }
 
@@ -103,6 +110,14 @@ fn network(server: &Server) -> (&'static str, Vec<String>) {
 fn mounts(server: &Server) -> Vec<String> {
     let way = |write| if write { "read and write" } else { "read only" };
     server.mounts.iter().map(|m| format!("{} at {} ({})", shown(&m.host), m.at, way(m.write))).collect()
+}
+
+/// An instance of a server that is no more what it was.
+fn left(entry: &Entry, of: &Instance) -> Value {
+    let mut shown = instance(of);
+    shown["server"] = entry.server.name.as_str().into();
+    shown["reason"] = entry.why_leaving().into();
+    shown
 }
 
 fn egress(usage: Usage) -> Value {

@@ -159,6 +159,22 @@ pub struct GatewayEvent {
     pub config_digest: Option<String>,
     /// The policy in force.
     pub policy_digest: Option<String>,
+    /// Of a reload alone.
+    #[serde(flatten)]
+    pub reload: Option<Reload>,
+}
+
+/// What a reload came to. Where it was refused, what was in force before is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reload {
+    /// The configuration that was in force before.
+    pub old_config_digest: Option<String>,
+    /// The policy that was in force before.
+    pub old_policy_digest: Option<String>,
+    /// What was changed, in words.
+    pub changes: Option<String>,
+    /// Why it was refused, if it was.
+    pub reason: Option<String>,
 }
 
 /// What happened to the gateway.
@@ -236,7 +252,13 @@ impl Record {
                 e.reason.iter_mut().for_each(outside);
                 [&mut e.connection, &mut e.server, &mut e.instance].into_iter().for_each(ours);
             }
-            Record::Gateway(g) => [&mut g.config_digest, &mut g.policy_digest].into_iter().flatten().for_each(ours),
+            Record::Gateway(g) => {
+                [&mut g.config_digest, &mut g.policy_digest].into_iter().flatten().for_each(ours);
+                if let Some(r) = &mut g.reload {
+                    [&mut r.old_config_digest, &mut r.old_policy_digest].into_iter().flatten().for_each(ours);
+                    [&mut r.changes, &mut r.reason].into_iter().flatten().for_each(outside);
+                }
+            }
         }
     }
 }
@@ -244,7 +266,7 @@ impl Record {
 impl GatewayEvent {
     /// A torn end of the file was set aside.
     pub(super) fn recovered() -> Self {
-        GatewayEvent { event: GatewayWord::Recovered, config_digest: None, policy_digest: None }
+        GatewayEvent { event: GatewayWord::Recovered, config_digest: None, policy_digest: None, reload: None }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Text from outside, fit to be kept: without the values of secrets, and no longer than it needs to be. Knows nothing of
-//! records. Pure.
+//! records. Pure, but for what one comes to know later.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use aho_corasick::{AhoCorasick, BuildError};
 use base64::Engine as _;
@@ -29,11 +30,12 @@ const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(
 /// The same for a path.
 const PATH: &AsciiSet = &COMPONENT.remove(b'/');
 
-/// Finds secrets by their values, in the forms in which they travel.
+/// Finds secrets by their values, in the forms in which they travel. Whoever shares one knows at once what it comes to
+/// know.
 #[derive(Debug, Default)]
 pub struct Redactor {
     /// `None` while there are no secrets.
-    forms: Option<AhoCorasick>,
+    forms: RwLock<Option<Arc<AhoCorasick>>>,
 }
 
 impl Redactor {
@@ -42,8 +44,14 @@ impl Redactor {
     ///
     /// Fails only where the secrets are too large to be searched for.
     pub fn new(secrets: &[Sensitive]) -> Result<Self, BuildError> {
-        let forms: BTreeSet<String> = secrets.iter().flat_map(|s| parts(s.reveal())).flat_map(forms).collect();
-        Ok(Redactor { forms: if forms.is_empty() { None } else { Some(AhoCorasick::new(forms)?) } })
+        Ok(Redactor { forms: RwLock::new(finder(secrets)?) })
+    }
+
+    /// Knows these from now on, and no others. On an error it knows what it knew.
+    pub fn know(&self, secrets: &[Sensitive]) -> Result<(), BuildError> {
+        let forms = finder(secrets)?;
+        *self.forms.write().unwrap_or_else(PoisonError::into_inner) = forms;
+        Ok(())
     }
 
     /// `text` without secrets, cut to a length that a record can bear, the full length noted.
@@ -66,7 +74,8 @@ impl Redactor {
 
     /// Where secrets are, overlapping finds as one, so that no end of any of them stays.
     fn places(&self, text: &str) -> Vec<(usize, usize)> {
-        let all = self.forms.iter().flat_map(|forms| forms.find_overlapping_iter(text));
+        let forms = self.forms.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = forms.iter().flat_map(|forms| forms.find_overlapping_iter(text));
         let mut found: Vec<_> = all.map(|m| (m.start(), m.end())).collect();
         found.sort_unstable();
         found.dedup_by(|next, last| {
@@ -78,6 +87,12 @@ impl Redactor {
         });
         found
     }
+}
+
+/// What finds all forms of these; `None` where there is nothing to be found.
+fn finder(secrets: &[Sensitive]) -> Result<Option<Arc<AhoCorasick>>, BuildError> {
+    let forms: BTreeSet<String> = secrets.iter().flat_map(|s| parts(s.reveal())).flat_map(forms).collect();
+    if forms.is_empty() { Ok(None) } else { AhoCorasick::new(forms).map(|forms| Some(Arc::new(forms))) }
 }
 
 /// `text` of our own, cut in the same way.
@@ -204,6 +219,15 @@ mod tests {
     fn overlapping_secrets_leave_no_end_behind() {
         assert_eq!(redactor(&["abcdef", "defghi"]).clean("_abcdefghi_"), "_[redacted]_");
         assert_eq!(redactor(&["secret", "secretary"]).clean("secretary secret"), "[redacted] [redacted]");
+    }
+
+    #[test]
+    fn what_it_comes_to_know_it_finds_and_what_it_is_to_forget_it_does_not() {
+        let r = redactor(&["old-secret"]);
+        r.know(&["old-secret", "new-secret"].map(Sensitive::new)).unwrap();
+        assert_eq!(r.clean("old-secret new-secret"), "[redacted] [redacted]");
+        r.know(&["new-secret"].map(Sensitive::new)).unwrap();
+        assert_eq!(r.clean("old-secret new-secret"), "old-secret [redacted]");
     }
 
     #[test]

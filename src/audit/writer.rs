@@ -4,7 +4,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -18,7 +18,7 @@ use super::place::Trouble;
 use super::record::{Egress, GatewayEvent, Intent, Outcome, Record, ServerEvent};
 use super::redact::Redactor;
 use super::unavailable;
-use crate::config::{Sensitive, Sync};
+use crate::config::Sync;
 use crate::error::Fault;
 
 mod thread;
@@ -39,8 +39,7 @@ struct Shared {
     waiting: Arc<Semaphore>,
     head: Arc<Mutex<Head>>,
     key: Key,
-    secrets: Mutex<Vec<Sensitive>>,
-    redactor: RwLock<Redactor>,
+    redactor: Arc<Redactor>,
 }
 
 /// A record on its way: it is written whether this is awaited or dropped. On an error it is not written; all but an intent
@@ -48,12 +47,12 @@ struct Shared {
 pub struct Written(oneshot::Receiver<Result<(), Fault>>);
 
 impl Audit {
-    /// Opens the file at `path`, and the key beside it, for the gateway of that name. Blocks.
+    /// Opens the file at `path`, and the key beside it, for the gateway of that name. What is recorded goes through
+    /// `redactor`. Blocks.
     ///
     /// With [`Sync::Always`] a record counts as written once it is on disk, with [`Sync::Batch`] once the system has it.
-    pub fn open(path: &Path, sync: Sync, gateway: String, secrets: Vec<Sensitive>) -> Result<Audit, Fault> {
+    pub fn open(path: &Path, sync: Sync, gateway: String, redactor: Arc<Redactor>) -> Result<Audit, Fault> {
         let fault = |path: &Path, trouble: Trouble| unavailable(format!("audit file {path:?} {trouble}"));
-        let redactor = redactor(&secrets)?;
         let durable = sync == Sync::Always;
         let mut ledger = Ledger::open(path, durable, &gateway).map_err(|trouble| fault(path, trouble))?;
         let key_path = path.with_file_name("audit.key");
@@ -67,18 +66,8 @@ impl Audit {
             .start()
             .map_err(|e| unavailable(format!("cannot start the thread that writes the audit: {e}")))?;
         let waiting = Arc::new(Semaphore::new(MAX_WAITING));
-        let (secrets, redactor) = (Mutex::new(secrets), RwLock::new(redactor));
         Ok(Audit {
-            shared: Arc::new(Shared {
-                gateway,
-                jobs,
-                closing: AtomicBool::new(false),
-                waiting,
-                head,
-                key,
-                secrets,
-                redactor,
-            }),
+            shared: Arc::new(Shared { gateway, jobs, closing: AtomicBool::new(false), waiting, head, key, redactor }),
         })
     }
 
@@ -150,22 +139,10 @@ impl Audit {
         self.shared.key.hash(arguments)
     }
 
-    /// Takes further secrets out of all records to come; those known before stay known.
-    pub fn redact_also(&self, secrets: &[Sensitive]) -> Result<(), Fault> {
-        let mut known = self.shared.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        let new: Vec<_> = secrets.iter().filter(|s| !known.contains(s)).cloned().collect();
-        known.extend(new);
-        *self.shared.redactor.write().unwrap_or_else(PoisonError::into_inner) = redactor(&known)?;
-        Ok(())
-    }
-
     /// The order of records is the order of these calls. What is not to be kept is forgotten when it cannot be written.
     fn enqueue(&self, record: Record, keep: bool, waiting: Option<OwnedSemaphorePermit>) -> Written {
         let shared = &self.shared;
-        let body = {
-            let redactor = shared.redactor.read().unwrap_or_else(PoisonError::into_inner);
-            record.body(SystemTime::now(), &shared.gateway, &redactor)
-        };
+        let body = record.body(SystemTime::now(), &shared.gateway, &shared.redactor);
         let (done, written) = oneshot::channel();
         // Refused only after the end; the answer's sender is dropped with the entry then, which says so.
         let _ = shared.jobs.send(Job::Write(Entry { body, keep, done, waiting }));
@@ -187,11 +164,6 @@ impl Future for Written {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(closed())))
     }
-}
-
-fn redactor(secrets: &[Sensitive]) -> Result<Redactor, Fault> {
-    Redactor::new(secrets)
-        .map_err(|e| unavailable(format!("the secrets are too large to be kept out of the audit: {e}")))
 }
 
 fn closed() -> Fault {

@@ -1,5 +1,7 @@
 //! `bulkhead check`: configuration, engine, images, isolation and audit in plain words; what is wrong and how to mend it.
 
+use std::sync::Arc;
+
 use comfy_table::{Cell, Color};
 use serde::Serialize;
 
@@ -17,6 +19,7 @@ use super::print;
 mod engine;
 mod isolation;
 mod loopback;
+mod running;
 mod servers;
 
 /// What `bulkhead check` takes.
@@ -81,6 +84,7 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
             None
         }
     };
+    let state = env::state_dir(options.state.as_deref(), env);
     let candidates = engine_candidates(env);
     let addresses = candidates.clone().unwrap_or_default();
     let engine = Engine::new(candidates);
@@ -94,8 +98,10 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     }
     if let Some(config) = &config {
         servers::look(&engine, answers, config, &mut findings).await;
-        let audit = env::state_dir(options.state.as_deref(), env).join(&config.audit.path);
-        findings.push(look_at_audit(&audit));
+        findings.push(look_at_audit(&state.join(&config.audit.path)));
+    }
+    if let Some(config) = &config {
+        findings.extend(running::look(&state, config).await);
     }
     if answers {
         look_for_leftovers(&engine, &mut findings).await;
@@ -122,7 +128,7 @@ fn look_at_audit(path: &std::path::Path) -> Finding {
         return Finding::fine("audit", format!("{} does not exist yet", shown(path)));
     }
     // A file that reads well may still be one that nothing is written to.
-    if let Err(fault) = Audit::open(path, Sync::Batch, "check".to_owned(), Vec::new()) {
+    if let Err(fault) = Audit::open(path, Sync::Batch, "check".to_owned(), Arc::default()) {
         let mend = "mend what is named: until then every call is refused";
         return Finding::wrong("audit", fault.inward, mend, Exit::Audit);
     }

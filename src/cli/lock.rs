@@ -152,10 +152,11 @@ async fn list(
     let images = ready.iter().filter_map(|(name, p)| Some((name.clone(), p.image.clone()?))).collect();
     let app = App::with(options, env, only, Basis::Images(&images)).await?;
     let caller = app.caller("cli");
-    let pool = &app.gateway.pool;
-    let starts = pool.servers.iter().map(|entry| {
-        let caller = &caller;
-        async move { (entry, pool.instance(entry, &caller.principal, &caller.session).await) }
+    let (pool, now) = (&app.gateway.pool, app.gateway.now());
+    let principal = now.principal(&caller);
+    let starts = now.roster.entries.iter().map(|entry| {
+        let (caller, principal) = (&caller, &principal);
+        async move { (entry, pool.instance(entry, principal, &caller.session).await) }
     });
     for (entry, started) in futures_util::future::join_all(starts).await {
         let name = entry.server.name.as_str().to_owned();

@@ -1,11 +1,13 @@
-//! `bulkhead serve`: the endpoint, until the client closes its end or a signal comes.
+//! `bulkhead serve`: the endpoint, until the client closes its end or a signal comes. SIGHUP reloads the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::app::control::Control;
+use crate::app::reload::Reloader;
 use crate::app::{App, Options};
 use crate::client::outbox::outbox;
 use crate::client::stdio;
@@ -14,20 +16,32 @@ use crate::config::env::Environment;
 use crate::error::{Exit, Fault};
 use crate::flow::conversation::Conversation;
 
+mod signals;
+
+use signals::Hangups;
+
 /// How long calls in flight may take to end once the client or a signal ends us.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How long a reload that is under way then may take.
+const LAST_RELOAD: Duration = Duration::from_secs(1);
+
 /// Serves one client over standard input and output.
-pub async fn run(options: Options, env: &dyn Environment) -> Result<Exit, Fault> {
-    let app = Arc::new(App::open(&options, env).await?);
+pub async fn run(options: Options, env: Arc<dyn Environment + Send + Sync>) -> Result<Exit, Fault> {
+    // First of all: whoever starts us may tell us to reload at any moment, and must not end us by it.
+    let hangups = Hangups::listen();
+    let app = Arc::new(App::open(&options, &*env).await?);
     let control = Control::open(&app);
     if let Err(error) = &control {
         tracing::warn!("this gateway will not show in `bulkhead status`: {error}");
     }
     let caller = app.caller("stdio");
-    if app.gateway.config.gateway.start == Start::Eager {
-        app.gateway.start_all(&caller);
+    if app.config().gateway.start == Start::Eager {
+        app.gateway.start_some(&caller, |_| true);
     }
+    let stopping = CancellationToken::new();
+    let reloader = Reloader::new(app.clone(), options, env, caller.clone());
+    let mut reloading = tokio::spawn(reloads(reloader, hangups, stopping.clone()));
     let (out, pickup) = outbox();
     let conversation = Conversation::new(app.gateway.clone(), caller, out);
     let (gone, client_gone) = oneshot::channel::<()>();
@@ -43,39 +57,29 @@ pub async fn run(options: Options, env: &dyn Environment) -> Result<Exit, Fault>
             Err(_) => "the client's end cannot be read",
         },
         _ = client_gone => "the client does not read any more",
-        signal = signal() => signal,
+        signal = signals::end() => signal,
     };
     tracing::info!("stopping: {why}");
+    stopping.cancel();
     conversation.drain(DRAIN).await;
     drop(conversation);
     // The writer ends by itself once every sender is gone; a client that does not read must not hold us up.
     let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
+    if tokio::time::timeout(LAST_RELOAD, &mut reloading).await.is_err() {
+        reloading.abort();
+    }
     drop(control);
     app.close().await?;
     Ok(Exit::Fine)
 }
 
-#[cfg(unix)]
-async fn signal() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int), Ok(mut hup)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()))
-    else {
-        return std::future::pending().await;
-    };
+/// Reloads with each hangup until the gateway stops. However many come while one is under way are one after it.
+async fn reloads(reloader: Reloader, mut hangups: Hangups, stopping: CancellationToken) {
     loop {
         tokio::select! {
-            _ = term.recv() => return "SIGTERM",
-            _ = int.recv() => return "SIGINT",
-            _ = hup.recv() => tracing::warn!("SIGHUP: a reload is not yet supported; the configuration stays as it is"),
+            biased;
+            () = stopping.cancelled() => return,
+            () = hangups.next() => reloader.reload().await,
         }
-    }
-}
-
-#[cfg(not(unix))]
-async fn signal() -> &'static str {
-    match tokio::signal::ctrl_c().await {
-        Ok(()) => "Ctrl-C",
-        Err(_) => std::future::pending().await,
     }
 }

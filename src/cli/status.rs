@@ -47,10 +47,12 @@ pub async fn run(options: &Options, env: &dyn Environment, arguments: &Arguments
 
 fn gateway_text(gateway: &Value, detailed: &[String], colours: bool) -> String {
     let mut out = format!(
-        "gateway {} (pid {})\n  configuration {}\n  audit {}, {} records\n\n",
+        "gateway {} (pid {})\n  configuration {}, {:.12}\n{}  audit {}, {} records\n\n",
         word(&gateway["instance"]),
         gateway["pid"],
         word(&gateway["config"]),
+        word(&gateway["config_digest"]),
+        reloads(&gateway["reload"]),
         word(&gateway["audit"]["path"]),
         gateway["audit"]["seq"],
     );
@@ -73,9 +75,33 @@ fn gateway_text(gateway: &Value, detailed: &[String], colours: bool) -> String {
     out.push_str(&table.trim_fmt());
     out.push('\n');
     servers.iter().for_each(|server| out.push_str(&notes(server)));
+    gateway["leaving"].as_array().into_iter().flatten().for_each(|instance| out.push_str(&leaving(instance)));
     let wanted = servers.iter().filter(|server| detailed.iter().any(|name| server["name"] == **name));
     wanted.for_each(|server| out.push_str(&evidence(server)));
     out
+}
+
+/// What became of reloads, where there were any.
+fn reloads(reload: &Value) -> String {
+    let mut out = String::new();
+    if let Some(last) = reload["last"].as_str() {
+        out.push_str(&format!("  reloaded {last}\n"));
+    }
+    if let Some(time) = reload["refused"]["time"].as_str() {
+        let reason = visible(&word(&reload["refused"]["reason"]), 400);
+        out.push_str(&format!("  a reload was refused {time}: {reason}\n"));
+    }
+    out
+}
+
+/// An instance that ends as soon as nobody uses it.
+fn leaving(instance: &Value) -> String {
+    let name = word(&instance["server"]);
+    format!(
+        "  {name}: {:.12} ends once its calls have, since {}\n",
+        word(&instance["container"]),
+        word(&instance["reason"])
+    )
 }
 
 /// What deserves a sentence: reasons, host paths, and how much is proven.

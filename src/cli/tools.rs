@@ -8,7 +8,7 @@ use crate::app::{App, Options};
 use crate::config::env::Environment;
 use crate::downstream::pool::Entry;
 use crate::error::{Exit, Fault};
-use crate::flow::{Caller, may_know};
+use crate::flow::Caller;
 use crate::name::Role;
 use crate::wire::Object;
 use crate::wire::text::visible;
@@ -32,7 +32,7 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let caller = app.caller("cli");
     let gateway = &app.gateway;
     gateway.learn(&caller);
-    let patience = gateway.servers().iter().map(|s| s.start_timeout).max().unwrap_or_default();
+    let patience = app.config().servers.iter().map(|s| s.start_timeout).max().unwrap_or_default();
     gateway.learned(&caller, patience).await;
     show(&app, &caller, arguments.json);
     app.close().await?;
@@ -41,8 +41,8 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
 
 fn show(app: &App, caller: &Caller, json: bool) {
     let gateway = &app.gateway;
-    let catalog = gateway.catalog();
-    let tools = catalog.visible(gateway.servers(), &caller.principal);
+    let now = gateway.now();
+    let tools = now.visible(caller);
     if json {
         let all: Vec<&str> = tools.iter().map(|t| t.shown.as_ref()).collect();
         print::line(&format!("[{}]", all.join(",\n")));
@@ -59,8 +59,8 @@ fn show(app: &App, caller: &Caller, json: bool) {
         names.set_constraint(ColumnConstraint::ContentWidth);
     }
     print::line(&table.trim_fmt());
-    let untold = |entry: &&Arc<Entry>| may_know(caller, entry) && entry.listing().is_none();
-    for entry in gateway.pool.servers.iter().filter(untold) {
+    let untold = |entry: &&Arc<Entry>| now.may_know(caller, entry) && entry.listing().is_none();
+    for entry in now.roster.entries.iter().filter(untold) {
         let (state, reason) = gateway.pool.state(entry);
         let (name, state) = (&entry.server.name, state.word());
         tracing::warn!("server {name} is {state} and has no tools to show: {}", reason.unwrap_or_default());

@@ -1,6 +1,9 @@
 //! What all instances together may take. Knows no server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::config::{Resources, Total};
 use crate::error::{Class, Fault};
@@ -8,12 +11,13 @@ use crate::error::{Class, Fault};
 /// The totals and what is taken of them.
 #[derive(Debug)]
 pub struct Budget {
-    total: Total,
     taken: Mutex<Taken>,
+    freed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Taken {
+    total: Total,
     memory: u64,
     cpus: f64,
     instances: usize,
@@ -29,18 +33,37 @@ pub struct Share {
 impl Budget {
     /// Nothing taken yet.
     pub fn new(total: Total) -> Arc<Self> {
-        Arc::new(Budget { total, taken: Mutex::default() })
+        Arc::new(Budget {
+            taken: Mutex::new(Taken { total, memory: 0, cpus: 0.0, instances: 0 }),
+            freed: Notify::new(),
+        })
+    }
+
+    /// Sets other totals. Where more than these is taken, it stays so until it is given back.
+    pub fn set(&self, total: Total) {
+        self.taken().total = total;
+        self.freed.notify_waiters();
+    }
+
+    /// Resolves when a share is given back, or the totals are others, from now on.
+    pub fn freed(&self) -> Notified<'_> {
+        self.freed.notified()
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a share, or says which total it would go over.
     pub fn take(self: &Arc<Self>, resources: Resources) -> Result<Share, Fault> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = if taken.instances + 1 > self.total.instances {
-            Some(format!("limits.total.instances = {}", self.total.instances))
-        } else if taken.memory + resources.memory > self.total.memory {
-            Some(format!("limits.total.memory = {} MiB", self.total.memory >> 20))
-        } else if taken.cpus + resources.cpus > self.total.cpus + f64::EPSILON {
-            Some(format!("limits.total.cpus = {}", self.total.cpus))
+        let mut taken = self.taken();
+        let total = taken.total;
+        let over = if taken.instances + 1 > total.instances {
+            Some(format!("limits.total.instances = {}", total.instances))
+        } else if taken.memory + resources.memory > total.memory {
+            Some(format!("limits.total.memory = {} MiB", total.memory >> 20))
+        } else if taken.cpus + resources.cpus > total.cpus + f64::EPSILON {
+            Some(format!("limits.total.cpus = {}", total.cpus))
         } else {
             None
         };
@@ -56,10 +79,13 @@ impl Budget {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.budget.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.instances -= 1;
-        taken.memory -= self.resources.memory;
-        taken.cpus -= self.resources.cpus;
+        {
+            let mut taken = self.budget.taken();
+            taken.instances -= 1;
+            taken.memory -= self.resources.memory;
+            taken.cpus -= self.resources.cpus;
+        }
+        self.budget.freed.notify_waiters();
     }
 }
 
@@ -81,5 +107,21 @@ mod tests {
         assert!(refused(Total { memory: 1000, cpus: 9.0, instances: 1 }).contains("total.instances"));
         assert!(refused(Total { memory: 150, cpus: 9.0, instances: 9 }).contains("total.memory"));
         assert!(refused(Total { memory: 1000, cpus: 1.5, instances: 9 }).contains("total.cpus"));
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_what_is_given_back_and_other_totals_hold_for_who_comes() {
+        let one = Resources { memory: 100, cpus: 1.0, pids: 1 };
+        let total = |instances| Total { memory: 1000, cpus: 9.0, instances };
+        let budget = Budget::new(total(2));
+        let shares = [budget.take(one).unwrap(), budget.take(one).unwrap()];
+        let heard = budget.freed();
+        budget.set(total(1));
+        heard.await;
+        let heard = budget.freed();
+        drop(shares);
+        heard.await;
+        let _share = budget.take(one).unwrap();
+        assert!(budget.take(one).unwrap_err().outward.contains("total.instances = 1"));
     }
 }

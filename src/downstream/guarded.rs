@@ -28,6 +28,30 @@ pub struct Way {
     pub guard: Guard,
     /// What it may, and what it has used.
     pub egress: Arc<Egress>,
+    shut: Arc<Shut>,
+}
+
+/// How a way out is closed while its server goes on.
+#[derive(Default)]
+struct Shut {
+    asked: CancellationToken,
+    done: CancellationToken,
+}
+
+/// How often it is looked whether the last connection has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Way {
+    /// Closes it for good: every connection under way is cut, and no other is made. The server goes on for as long as
+    /// somebody uses it. Returns when nothing is carried any more.
+    pub async fn shut(&self) {
+        self.shut.asked.cancel();
+        self.shut.done.cancelled().await;
+        // Each is a task of its own, which ends at its next step.
+        while self.egress.usage().open > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
 }
 
 /// Serves what comes from a guard until that ends.
@@ -89,8 +113,10 @@ impl Met {
     }
 
     /// Listens to it from now on, for a server that is proven to have no other way.
-    pub fn serve(self, egress: Arc<Egress>, server: Link) -> Link {
+    pub fn serve(self, guard: Guard, egress: Arc<Egress>, server: Link) -> (Link, Way) {
         let Met { tunnel, life } = self;
+        let shut: Arc<Shut> = Arc::default();
+        let way = Way { guard, egress: egress.clone(), shut: shut.clone() };
         let (stop, fallen) = (CancellationToken::new(), CancellationToken::new());
         let (stopped, falls) = (stop.clone(), fallen.clone());
         // Also where nobody ends this: it goes on by itself until nothing is left of the guard.
@@ -103,7 +129,10 @@ impl Met {
                     false
                 }
                 () = stopped.cancelled() => true,
+                () = shut.asked.cancelled() => true,
             };
+            // Whatever it was, the tunnel is gone with all that was under way in it.
+            shut.done.cancel();
             if !ours {
                 falls.cancel();
             }
@@ -113,7 +142,7 @@ impl Met {
         let output = server.output.take_until(fallen.clone().cancelled_owned()).boxed();
         let guard = Mutex::new(Some(guard));
         let process = Guarded { server: server.process, fallen, _dropped: stop.clone().drop_guard(), stop, guard };
-        Link { input: server.input, output, process: Box::new(process) }
+        (Link { input: server.input, output, process: Box::new(process) }, way)
     }
 }
 

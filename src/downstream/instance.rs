@@ -112,6 +112,13 @@ impl Instance {
         Some(self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed())
     }
 
+    /// Whether it is to be stopped, where its server is no more what it was: as soon as nobody uses it, and at that time in
+    /// any case.
+    pub fn last(&self, why: &'static str, until: Instant) -> Next {
+        let in_time = Instant::now() < until;
+        if in_time && self.idle().is_none() { Next::Ask(PAUSE.0) } else { Next::Stop(why) }
+    }
+
     /// Whether it is to be stopped.
     pub fn next(&self, idle_stop: Duration, margin: Duration, now: SystemTime) -> Next {
         let lease = self.lease.map_or(Stage::Good(Duration::MAX), |lease| lease.stage(margin, now));

@@ -1,9 +1,8 @@
 //! The instances of all servers: started once however many ask, supervised, stopped when idle, and started again only
 //! after a pause that grows. Knows no client and no exposed name.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -12,21 +11,24 @@ use tokio_util::task::TaskTracker;
 
 use crate::audit::{Audit, Redactor};
 use crate::compartment::{Engine, Owner};
-use crate::config::{Config, Server, Share};
+use crate::config::{Config, Share};
 use crate::error::{Class, Fault};
 use crate::name::Principal;
-use crate::route::Listing;
 use crate::route::lock::Lock;
 
 use super::attached;
 use super::budget::Budget;
 use super::instance::Instance;
-use super::trouble::Trouble;
 
+mod entry;
+mod handover;
 mod learn;
 mod start;
 mod status;
 
+pub use entry::Entry;
+use entry::Slot;
+pub use handover::{Changes, Handover, Roster};
 pub use status::State;
 
 /// How long the records of what has ended are waited for.
@@ -40,8 +42,9 @@ pub const GRACE: Duration = Duration::from_secs(3);
 
 /// All servers and their instances.
 pub struct Pool {
-    /// In the order of the configuration.
-    pub servers: Vec<Arc<Entry>>,
+    roster: RwLock<Arc<Roster>>,
+    /// What was in a roster before, and of which something may still run.
+    leaving: Mutex<Vec<Arc<Entry>>>,
     engine: Arc<Engine>,
     owner: Owner,
     audit: Arc<Audit>,
@@ -55,20 +58,6 @@ pub struct Pool {
     changes: watch::Sender<u64>,
 }
 
-/// One server.
-pub struct Entry {
-    /// Its configuration.
-    pub server: Arc<Server>,
-    /// The image that was locked or baked for this very configuration.
-    pub image: Option<String>,
-    /// Whether there is a lock that does not count, since the configuration has changed.
-    stale: bool,
-    slots: Mutex<HashMap<String, Slot>>,
-    offer: Mutex<Offer>,
-    trouble: Mutex<Trouble>,
-    learning: AtomicBool,
-}
-
 /// What the servers run from.
 #[derive(Clone, Copy, Debug)]
 pub enum Basis<'a> {
@@ -78,85 +67,14 @@ pub enum Basis<'a> {
     Images(&'a BTreeMap<String, String>),
 }
 
-/// What a server offers: as approved, and as served.
-#[derive(Default)]
-struct Offer {
-    approved: Option<Arc<Listing>>,
-    served: Option<Arc<Listing>>,
-}
-
-/// An instance, or the wait for it.
-#[derive(Clone)]
-enum Slot {
-    Starting(watch::Receiver<Option<Result<Arc<Instance>, Fault>>>),
-    Running(Arc<Instance>),
-}
-
-impl Slot {
-    /// Ends the instance. One on its way is waited for: it may have come up before it could see that it is to end.
-    async fn end(self) {
-        let instance = match self {
-            Slot::Running(instance) => Some(instance),
-            Slot::Starting(mut told) => told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone()?.ok()),
-        };
-        if let Some(instance) = instance {
-            instance.peer.close().await;
-        }
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Entry {
-    fn new(server: &Server, basis: Basis<'_>) -> Self {
-        let name = server.name.as_str();
-        let (image, approved, stale) = match basis {
-            Basis::Images(images) => (images.get(name).cloned(), None, false),
-            Basis::Lock(lock) => {
-                let named = lock.and_then(|l| l.servers.get(name));
-                let locked = named.filter(|l| l.config == server.digest);
-                let definitions = locked.map(|l| l.tools.iter().map(|t| t.definition.get().to_owned()).collect());
-                let approved = definitions.map(|all| Arc::new(Listing::of(all, None)));
-                (locked.and_then(|l| l.image.clone()), approved, named.is_some() && locked.is_none())
-            }
-        };
-        Entry {
-            server: Arc::new(server.clone()),
-            image,
-            stale,
-            slots: Mutex::default(),
-            offer: Mutex::new(Offer { served: approved.clone(), approved }),
-            trouble: Mutex::default(),
-            learning: AtomicBool::new(false),
-        }
-    }
-
-    /// What it offers now, if that is known.
-    pub fn listing(&self) -> Option<Arc<Listing>> {
-        lock(&self.offer).served.clone()
-    }
-
-    /// The last failure, if it has not run well since.
-    pub fn last_fault(&self) -> Option<Fault> {
-        lock(&self.trouble).last().cloned()
-    }
-
-    /// The instances that run and take calls.
-    pub fn instances(&self) -> Vec<Arc<Instance>> {
-        let running = |slot: &Slot| match slot {
-            Slot::Running(instance) if instance.is_usable() => Some(instance.clone()),
-            Slot::Running(_) | Slot::Starting(_) => None,
-        };
-        lock(&self.slots).values().filter_map(running).collect()
-    }
 }
 
 impl Pool {
     /// All servers of a configuration, nothing running. `host` is what an unisolated server may know of the host.
     pub fn new(
-        config: &Config,
+        config: Arc<Config>,
         basis: Basis<'_>,
         engine: Arc<Engine>,
         owner: Owner,
@@ -165,17 +83,28 @@ impl Pool {
         host: BTreeMap<&'static str, String>,
     ) -> Arc<Self> {
         Arc::new(Pool {
-            servers: config.servers.iter().map(|s| Arc::new(Entry::new(s, basis))).collect(),
+            budget: Budget::new(config.total),
+            roster: RwLock::new(Arc::new(Roster::new(config, basis))),
+            leaving: Mutex::default(),
             engine,
             owner,
             audit,
             redactor,
-            budget: Budget::new(config.total),
             host,
             closing: CancellationToken::new(),
             lives: TaskTracker::new(),
             changes: watch::Sender::new(0),
         })
+    }
+
+    /// The servers by the configuration in force. Whoever decides something takes it once.
+    pub fn roster(&self) -> Arc<Roster> {
+        self.roster.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether that is in force still.
+    pub fn is_in_force(&self, roster: &Arc<Roster>) -> bool {
+        Arc::ptr_eq(&self.roster.read().unwrap_or_else(PoisonError::into_inner), roster)
     }
 
     /// Tells whenever what is offered may have changed.
@@ -212,7 +141,10 @@ impl Pool {
     /// What is there for an owner; where there is nothing, a start that goes on even if nobody waits for it any more, so
     /// that a caller who gives up leaves no half-made container.
     fn slot(self: &Arc<Self>, entry: &Arc<Entry>, owner: &str) -> Result<Slot, Fault> {
-        let mut slots = lock(&entry.slots);
+        let mut slots = lock(&entry.stock.slots);
+        if entry.stock.leaving().is_some() {
+            return Err(entry.gone());
+        }
         match slots.get(owner) {
             Some(Slot::Running(instance)) if !instance.is_usable() => {}
             Some(slot) => return Ok(slot.clone()),
@@ -222,7 +154,8 @@ impl Pool {
         let (tell, told) = watch::channel(None);
         let slot = Slot::Starting(told);
         slots.insert(owner.to_owned(), slot.clone());
-        self.lives.spawn(self.clone().live(entry.clone(), owner.to_owned(), tell));
+        let life = self.clone().live(entry.clone(), owner.to_owned(), tell);
+        self.lives.spawn(entry.stock.lives.track_future(life));
         Ok(slot)
     }
 
@@ -234,7 +167,7 @@ impl Pool {
         if self.closing.is_cancelled() {
             return Err(Fault::new(Class::Unavailable, "the gateway is shutting down"));
         }
-        if let Some((fault, left)) = lock(&entry.trouble).barred(Instant::now()) {
+        if let Some((fault, left)) = lock(&entry.stock.trouble).barred(Instant::now()) {
             let again = format!("not tried again for {:.1} s", left.as_secs_f32());
             // Nothing was sent this time, whatever became of the call that met the failure.
             let class = match fault.class {
@@ -249,9 +182,10 @@ impl Pool {
     /// Ends what was started for one session alone and removes what that kept. The session's calls must have ended.
     pub async fn end_session(&self, principal: &Principal, session: &str) {
         let owner = session_key(principal, session);
-        let own = self.servers.iter().filter(|entry| entry.server.share == Share::Session);
+        let all = self.all();
+        let own = all.iter().filter(|entry| entry.server.share == Share::Session);
         let ends = own.map(|entry| async {
-            let slot = lock(&entry.slots).get(&owner).cloned();
+            let slot = lock(&entry.stock.slots).get(&owner).cloned();
             if let Some(slot) = slot {
                 slot.end().await;
             }
@@ -260,11 +194,16 @@ impl Pool {
         self.engine.forget_sessions(Some(&owner)).await;
     }
 
+    /// Every server of which something may run.
+    fn all(&self) -> Vec<Arc<Entry>> {
+        self.roster().entries.iter().cloned().chain(self.leaving()).collect()
+    }
+
     /// Ends every instance and waits until nothing of them is left, nor of what their sessions kept.
     pub async fn close(&self) {
         self.closing.cancel();
-        let ends = self.servers.iter().map(|entry| async move {
-            let waits: Vec<_> = lock(&entry.slots).values().cloned().collect();
+        let ends = self.all().into_iter().map(|entry| async move {
+            let waits: Vec<_> = lock(&entry.stock.slots).values().cloned().collect();
             for slot in waits {
                 slot.end().await;
             }

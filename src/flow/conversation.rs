@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client::outbox::Outbox;
+use crate::name::ServerName;
 use crate::protocol::{adapt, code};
 use crate::route::page::Seal;
 use crate::session::{Body, Call, Effect, Key, List, Refuse, Session};
@@ -40,7 +41,7 @@ pub struct Conversation {
 /// What calls queue for.
 #[derive(PartialEq, Eq, Hash, Debug)]
 enum Queue {
-    Server(usize),
+    Server(ServerName),
     Name(String),
 }
 
@@ -52,7 +53,7 @@ impl Conversation {
     /// A conversation whose lines go to `out`.
     pub fn new(gateway: Arc<Gateway>, caller: Caller, out: Outbox) -> Arc<Self> {
         let conversation = Arc::new(Conversation {
-            session: Mutex::new(Session::new(&gateway.config.gateway.name)),
+            session: Mutex::new(Session::new(&gateway.pool.roster().config.gateway.name)),
             gateway,
             caller,
             out,
@@ -111,8 +112,9 @@ impl Conversation {
 
     /// Whom a call queues behind: those to the same server, or to the same name where that is not known.
     fn queue(&self, exposed: &str) -> Queue {
-        match self.gateway.catalog().find(exposed) {
-            Some(entry) => Queue::Server(entry.server),
+        let now = self.gateway.now();
+        match now.catalog.find(exposed) {
+            Some(entry) => Queue::Server(now.roster.entries[entry.server].server.name.clone()),
             None => Queue::Name(exposed.to_owned()),
         }
     }
@@ -188,7 +190,8 @@ impl Conversation {
 
 /// Tells the client when what it was shown is no longer what there is.
 async fn tell_changes(conversation: Arc<Conversation>) {
-    let mut changes = conversation.gateway.pool.changes();
+    let gateway = &conversation.gateway;
+    let (mut changes, mut roster) = (gateway.pool.changes(), gateway.pool.roster());
     loop {
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
@@ -196,7 +199,14 @@ async fn tell_changes(conversation: Arc<Conversation>) {
         }
         tokio::time::sleep(DEBOUNCE).await;
         changes.mark_unchanged();
-        let now = conversation.gateway.seal(&conversation.caller);
+        if !gateway.pool.is_in_force(&roster) {
+            roster = gateway.pool.roster();
+            // What a list of another configuration will hold is learnt as for the first list.
+            if lock(&conversation.session).is_open() {
+                gateway.learn(&conversation.caller);
+            }
+        }
+        let now = gateway.seal(&conversation.caller);
         let news = lock(&conversation.told).replace(now).is_some_and(|before| before != now);
         if news {
             let line = lock(&conversation.session).list_changed();

@@ -14,7 +14,13 @@ use crate::wire::{Edit, Object};
 use super::target::Found;
 use super::{Reply, ToolCall};
 
-pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Instance) -> Result<Reply, Fault> {
+/// Sends the call and waits for its answer; `None` where it was not sent, since by its turn it `may` not be any more.
+pub(super) async fn send(
+    call: &mut ToolCall<'_>,
+    found: &Found,
+    instance: &Instance,
+    may: impl Fn() -> bool,
+) -> Result<Option<Reply>, Fault> {
     let peer = &instance.peer;
     let (server, tool) = (&found.entry.server, &found.tool);
     let idle = server.timeout;
@@ -29,11 +35,17 @@ pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Inst
         if let Some(turn) = &mut turn {
             turn.come().await;
         }
-        peer.ask("tools/call", |id| params(call, tool, peer.era(), id)).await
+        match may() {
+            true => peer.ask("tools/call", |id| params(call, tool, peer.era(), id)).await.map(Some),
+            false => Ok(None),
+        }
     };
     // A server that takes nothing in must not hold a call for longer than one that does not answer.
     let Ok(asked) = tokio::time::timeout_at(quiet, sent).await else { return late(idle, "it takes no call in") };
-    let mut asked = asked?;
+    let Some(mut asked) = asked? else {
+        call.turn = turn;
+        return Ok(None);
+    };
     // It is on its way: the next one may follow.
     drop(turn);
     let pending = Pending { peer, id: asked.id };
@@ -54,7 +66,7 @@ pub(super) async fn send(call: &mut ToolCall<'_>, found: &Found, instance: &Inst
             answer = &mut asked.answer => {
                 pending.done();
                 return match answer {
-                    Ok(answer) => read(answer, call.era, found),
+                    Ok(answer) => read(answer, call.era, found).map(Some),
                     Err(_) => Err(peer.fault().await),
                 };
             }

@@ -7,7 +7,8 @@ use crate::downstream::pool::Entry;
 use crate::error::{Class, Fault};
 use crate::name::ExposedName;
 
-use super::{Caller, Gateway, may_know};
+use super::snapshot::Snapshot;
+use super::{Caller, Gateway};
 
 /// What a caller wants to call.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub enum Target<'a> {
 
 /// A server that may have the tool and cannot tell.
 pub(super) struct Silent {
+    /// What was in force when that was seen.
+    pub now: Arc<Snapshot>,
     /// The server.
     pub entry: Arc<Entry>,
     /// Why it cannot.
@@ -33,6 +36,8 @@ pub(super) struct Silent {
 
 /// A tool that exists.
 pub(super) struct Found {
+    /// What was in force when it was found.
+    pub now: Arc<Snapshot>,
     /// The place of the server in the configuration.
     pub place: usize,
     /// The server.
@@ -47,60 +52,65 @@ impl Gateway {
     /// Looks a target up by table. Where the server it may belong to was never listed, that is waited for; `None` means
     /// that there is no such tool, or none that this caller may know of.
     pub(super) async fn find(&self, caller: &Caller, target: &Target<'_>) -> Result<Option<Found>, Silent> {
-        if let Some(found) = self.look_up(target) {
+        let now = self.now();
+        if let Some(found) = look_up(&now, target) {
             return Ok(Some(found));
         }
         let unknown: Vec<Arc<Entry>> =
-            self.pool.servers.iter().filter(|e| self.may_own(caller, e, target)).cloned().collect();
+            now.roster.entries.iter().filter(|e| may_own(&now, caller, e, target)).cloned().collect();
         let Some(patience) = unknown.iter().map(|e| e.server.start_timeout).max() else { return Ok(None) };
         let concerned = |entry: &Entry| unknown.iter().any(|u| u.server.name == entry.server.name);
-        self.pool.learn_some(&caller.principal, &caller.session, concerned);
+        self.pool.learn_some(&now.principal(caller), &caller.session, concerned);
         self.pool.learned(patience, concerned).await;
-        if let Some(found) = self.look_up(target) {
+        if let Some(found) = look_up(&self.now(), target) {
             return Ok(Some(found));
         }
         // Nobody can say whether the tool exists; what is known is why the server does not tell.
-        match unknown.iter().find(|e| e.listing().is_none()) {
-            Some(entry) => Err(Silent { fault: self.why_silent(caller, entry).await, entry: entry.clone() }),
+        match unknown.iter().find(|e| !e.is_listed()) {
+            Some(entry) => {
+                let fault = self.why_silent(&now, caller, entry).await;
+                Err(Silent { now, fault, entry: entry.clone() })
+            }
             None => Ok(None),
         }
     }
 
-    async fn why_silent(&self, caller: &Caller, entry: &Arc<Entry>) -> Fault {
-        match self.pool.instance(entry, &caller.principal, &caller.session).await {
+    async fn why_silent(&self, now: &Snapshot, caller: &Caller, entry: &Arc<Entry>) -> Fault {
+        match self.pool.instance(entry, &now.principal(caller), &caller.session).await {
             Err(fault) => fault,
             Ok(_) => {
                 Fault::new(Class::Unavailable, format!("server {} has not listed its tools yet", entry.server.name))
             }
         }
     }
+}
 
-    pub(super) fn look_up(&self, target: &Target<'_>) -> Option<Found> {
-        let catalog = self.catalog();
-        let found = match target {
-            Target::Exposed(name) => catalog.find(name),
-            Target::Own { server, tool } => {
-                let place = self.servers().iter().position(|s| s.name.as_str() == *server)?;
-                catalog.find_own(place, tool)
-            }
-        }?;
-        Some(Found {
-            place: found.server,
-            entry: self.pool.servers[found.server].clone(),
-            tool: found.tool.clone(),
-            exposed: found.exposed.to_string(),
-        })
+/// Looks a target up by table.
+pub(super) fn look_up(now: &Arc<Snapshot>, target: &Target<'_>) -> Option<Found> {
+    let found = match target {
+        Target::Exposed(name) => now.catalog.find(name),
+        Target::Own { server, tool } => {
+            let place = now.roster.entries.iter().position(|e| e.server.name.as_str() == *server)?;
+            now.catalog.find_own(place, tool)
+        }
+    }?;
+    Some(Found {
+        now: now.clone(),
+        place: found.server,
+        entry: now.roster.entries[found.server].clone(),
+        tool: found.tool.clone(),
+        exposed: found.exposed.to_string(),
+    })
+}
+
+/// Whether a server that was never listed could have the target, among those the caller may know of.
+fn may_own(now: &Snapshot, caller: &Caller, entry: &Entry, target: &Target<'_>) -> bool {
+    if entry.is_listed() || !now.may_know(caller, entry) {
+        return false;
     }
-
-    /// Whether a server that was never listed could have the target, among those the caller may know of.
-    fn may_own(&self, caller: &Caller, entry: &Entry, target: &Target<'_>) -> bool {
-        if entry.listing().is_some() || !may_know(caller, entry) {
-            return false;
-        }
-        match target {
-            Target::Own { server, .. } => entry.server.name.as_str() == *server,
-            Target::Exposed(_) if self.config.gateway.names == Names::Bare => true,
-            Target::Exposed(name) => ExposedName::may_be_of(name, &entry.server.name),
-        }
+    match target {
+        Target::Own { server, .. } => entry.server.name.as_str() == *server,
+        Target::Exposed(_) if now.roster.config.gateway.names == Names::Bare => true,
+        Target::Exposed(name) => ExposedName::may_be_of(name, &entry.server.name),
     }
 }

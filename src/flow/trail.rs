@@ -1,12 +1,14 @@
 //! What is known of a call so far, written as its intent exactly once. Decides nothing.
 
+use std::time::Instant;
+
 use crate::audit::Audit;
 use crate::audit::record::{Intent, Isolation};
 use crate::config::Server;
 use crate::downstream::instance::Confinement;
 use crate::error::Fault;
 use crate::gate::Decision;
-use crate::name::CallId;
+use crate::name::{CallId, Principal, Role};
 use crate::wire::Object;
 
 use super::Caller;
@@ -14,6 +16,8 @@ use super::target::{Found, Target};
 
 /// An intent that grows along the way.
 pub(super) struct Trail {
+    id: CallId,
+    began: Instant,
     intent: Option<Intent>,
     denied: bool,
     refused: Option<Fault>,
@@ -21,7 +25,8 @@ pub(super) struct Trail {
 
 impl Trail {
     /// What is known when a call comes in: nothing is decided, so it is denied until it is.
-    pub fn new(id: CallId, caller: &Caller, target: &Target<'_>, params: &str, audit: &Audit) -> Self {
+    pub fn new(caller: &Caller, role: Role, target: &Target<'_>, params: &str, audit: &Audit) -> Self {
+        let (id, began) = (CallId::new(), Instant::now());
         let arguments = Object::parse(params).ok().and_then(|p| p.get("arguments").map(|a| a.get().to_owned()));
         let (exposed, server, tool) = match *target {
             Target::Exposed(name) => (Some(name.to_owned()), None, None),
@@ -29,9 +34,9 @@ impl Trail {
         };
         let intent = Intent {
             call: id,
-            principal: caller.principal.id.as_deref().map(str::to_owned),
+            principal: caller.id.as_deref().map(str::to_owned),
             actor: caller.actor.clone(),
-            role: caller.principal.role,
+            role,
             face: caller.face,
             session: Some(caller.session.clone()),
             client: caller.client.clone(),
@@ -48,13 +53,33 @@ impl Trail {
             isolation: None,
             evidence: None,
         };
-        Trail { intent: Some(intent), denied: false, refused: None }
+        Trail { id, began, intent: Some(intent), denied: false, refused: None }
+    }
+
+    /// The same for a call that came in at that time.
+    pub fn since(self, began: Instant) -> Self {
+        Trail { began, ..self }
+    }
+
+    /// The call's identity.
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// When it came in.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Whether the intent has been written.
+    pub fn is_written(&self) -> bool {
+        self.intent.is_none()
     }
 
     /// The target is known and decided on.
-    pub fn decided(&mut self, found: &Found, decision: &Decision) {
+    pub fn decided(&mut self, principal: &Principal, found: &Found, decision: &Decision) {
         self.denied = !decision.allow;
-        self.is_of(&found.entry.server, decision);
+        self.is_of(principal, &found.entry.server, decision);
         if let Some(intent) = &mut self.intent {
             intent.exposed = Some(found.exposed.clone());
             intent.tool = Some(found.tool.clone());
@@ -62,8 +87,9 @@ impl Trail {
     }
 
     /// Only the server is known, and that the caller may know of it.
-    pub fn is_of(&mut self, server: &Server, decision: &Decision) {
+    pub fn is_of(&mut self, principal: &Principal, server: &Server, decision: &Decision) {
         if let Some(intent) = &mut self.intent {
+            intent.role = principal.role;
             intent.server = Some(server.name.as_str().to_owned());
             intent.allow = decision.allow;
             intent.policy.clone_from(&decision.policy);

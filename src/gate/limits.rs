@@ -88,9 +88,9 @@ impl<C: Clock + Clone> Limiter<C> {
         Limiter { clock, books: Mutex::new(Books { limits, accounts: HashMap::new() }) }
     }
 
-    /// Takes on a changed configuration. Calls in flight go on counting; a rate starts anew only where it was changed.
-    pub fn reload(&self, config: &Config) {
-        self.books().limits = config.limits;
+    /// Takes on other limits. Calls in flight go on counting; a rate starts anew only where it was changed.
+    pub fn reload(&self, limits: Limits) {
+        self.books().limits = limits;
     }
 
     /// Admits one call of `principal` to `server` now, or says which limit stands against it.

@@ -1,5 +1,7 @@
 //! Who may see and call which tool: one decision for lists and calls. Knows nothing of limits.
 
+use sha2::{Digest as _, Sha256};
+
 use crate::config::Server;
 use crate::name::{Principal, Role};
 
@@ -50,6 +52,23 @@ pub fn decide(principal: &Principal, server: &Server, tool: &str) -> Decision {
 pub fn may_know(principal: &Principal, server: &Server) -> Decision {
     let allow = min_role(principal, server, "") == Effect::Permit;
     Decision { allow, policy: vec!["min-role"] }
+}
+
+/// A digest over all that the rules decide by, lower-case hex: as long as it is the same, so is every decision.
+pub fn digest(servers: &[Server]) -> String {
+    let rules = RULES.iter().map(|(id, _)| (*id).to_owned());
+    let mut decided: Vec<String> = servers
+        .iter()
+        .map(|s| format!("{:?} {} {:?} {:?}", s.name, s.disabled.is_some(), s.min_role, s.tools))
+        .collect();
+    // Which of them stands first in the file decides nothing.
+    decided.sort();
+    let mut sum = Sha256::new();
+    for text in rules.chain(decided) {
+        sum.update((text.len() as u64).to_be_bytes());
+        sum.update(text.as_bytes());
+    }
+    crate::hex(&sum.finalize())
 }
 
 fn disabled(_: &Principal, server: &Server, _: &str) -> Effect {

@@ -74,8 +74,8 @@ impl Catalog {
     }
 
     /// What a principal sees, by the same decision that a call is made with.
-    pub fn visible<'c>(&'c self, servers: &[Arc<Server>], principal: &Principal) -> Vec<&'c Entry> {
-        self.entries.iter().filter(|e| gate::decide(principal, &servers[e.server], &e.tool).allow).collect()
+    pub fn visible<'c, 's>(&'c self, principal: &Principal, server: impl Fn(usize) -> &'s Server) -> Vec<&'c Entry> {
+        self.entries.iter().filter(|e| gate::decide(principal, server(e.server), &e.tool).allow).collect()
     }
 }
 

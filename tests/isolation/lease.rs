@@ -36,16 +36,16 @@ impl Rig {
         let config = load(&path, &Fixed::default()).unwrap_or_else(|faults| panic!("{faults}"));
         let gateway = format!("test-{}", uuid::Uuid::new_v4().simple());
         let owner = Owner::this_process(&gateway).for_scope(&path.to_string_lossy());
-        let written = Arc::new(Audit::open(&audit, Sync::Batch, gateway.clone(), Vec::new()).unwrap());
-        let redactor = Arc::new(Redactor::new(&[]).unwrap());
+        let redactor = Arc::new(Redactor::default());
+        let written = Arc::new(Audit::open(&audit, Sync::Batch, gateway.clone(), redactor.clone()).unwrap());
         let engine = Arc::new(Engine::new(Ok::<_, String>(addresses())).with_terms(terms));
-        let pool = Pool::new(&config, Basis::Lock(None), engine, owner, written, redactor, BTreeMap::new());
+        let pool = Pool::new(Arc::new(config), Basis::Lock(None), engine, owner, written, redactor, BTreeMap::new());
         let principal = Principal { id: Some("alice".into()), role: Role::parse("user").unwrap() };
         Rig { pool, gateway, principal, audit, _dir: dir }
     }
 
     async fn instance(&self, session: &str) -> Arc<Instance> {
-        let started = self.pool.instance(&self.pool.servers[0], &self.principal, session).await;
+        let started = self.pool.instance(&self.pool.roster().entries[0], &self.principal, session).await;
         started.unwrap_or_else(|fault| panic!("{fault}"))
     }
 

@@ -21,6 +21,7 @@ mod neighbours;
 mod network;
 mod others;
 mod reap;
+mod reload;
 mod roles;
 mod stress;
 mod support;

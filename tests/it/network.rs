@@ -24,7 +24,7 @@ server.main()
 "#;
 
 /// What the programs begin with.
-const PRELUDE: &str = r#"
+pub const PRELUDE: &str = r#"
 import errno, http.client, os, socket, urllib.error, urllib.request
 
 def reach(host, port):
@@ -61,14 +61,14 @@ def tunnel(host, port, path):
 "#;
 
 /// The entry of a server that may reach what the lines say.
-fn reaching(name: &str, lines: &str) -> String {
+pub fn reaching(name: &str, lines: &str) -> String {
     engine::build_fixture_server();
     let command = format!("[\"python3\", \"-u\", \"-c\", {RUNNING:?}]");
     format!("[servers.{name}]\nimage = \"{FIXTURE_SERVER}\"\ncommand = {command}\n{lines}\n")
 }
 
 /// What a program on a server finds.
-fn found(serving: &mut Serving, server: &str, program: &str) -> Value {
+pub fn found(serving: &mut Serving, server: &str, program: &str) -> Value {
     let text = serving.text(&format!("{server}__run"), json!({ "program": format!("{PRELUDE}\n{program}") }));
     serde_json::from_str(&text).unwrap()
 }

@@ -75,8 +75,20 @@ fn the_other_kinds_have_their_fields_in_place() {
         at("egress") + passage + r#""reason":"x","bytes_out":null,"bytes_in":null,"ms":null"#
     );
     assert_eq!(
-        body(Record::Gateway(gateway(GatewayWord::Reload))),
-        at("gateway") + r#""event":"reload","config_digest":"d1","policy_digest":"d2""#
+        body(Record::Gateway(gateway(GatewayWord::Start))),
+        at("gateway") + r#""event":"start","config_digest":"d1","policy_digest":"d2""#
+    );
+    let reload = Reload {
+        old_config_digest: Some("d0".into()),
+        old_policy_digest: Some("d2".into()),
+        changes: Some("added a".into()),
+        reason: None,
+    };
+    assert_eq!(
+        body(Record::Gateway(GatewayEvent { reload: Some(reload), ..gateway(GatewayWord::Reload) })),
+        at("gateway")
+            + r#""event":"reload","config_digest":"d1","policy_digest":"d2","old_config_digest":"d0","#
+            + r#""old_policy_digest":"d2","changes":"added a","reason":null"#
     );
 }
 
@@ -106,8 +118,12 @@ fn no_text_from_outside_carries_a_secret_in() {
         Record::Outcome(Outcome { detail: text(), ..outcome(CallId::new()) }),
         Record::Server(ServerEvent { reason: text(), ..server() }),
         Record::Egress(Egress { target: text().unwrap(), reason: text(), ..egress() }),
+        Record::Gateway(GatewayEvent {
+            reload: Some(Reload { changes: text(), reason: text(), ..Reload::default() }),
+            ..gateway(GatewayWord::Reload)
+        }),
     ];
-    for (record, redactions) in records.into_iter().zip([5, 1, 1, 2]) {
+    for (record, redactions) in records.into_iter().zip([5, 1, 1, 2, 2]) {
         let body = record.body(UNIX_EPOCH, "gw-1", &redactor);
         assert!(!body.contains("SENTINEL"), "{body}");
         assert_eq!(body.matches("x [redacted] y").count(), redactions, "{body}");

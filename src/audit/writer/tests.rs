@@ -8,13 +8,15 @@ use super::*;
 use crate::audit::fixture::{self, dir, gateway, intent, outcome, server};
 use crate::audit::query::verify;
 use crate::audit::record::{Ended, GatewayWord};
+use crate::config::Sensitive;
 use crate::error::Class;
 use crate::name::CallId;
 
 const SECRET: &str = "SENTINEL-a/b+c==";
 
 fn open(path: &Path, sync: Sync, name: &str) -> Audit {
-    Audit::open(path, sync, name.into(), vec![Sensitive::new(SECRET)]).unwrap()
+    let redactor = Redactor::new(&[Sensitive::new(SECRET)]).unwrap();
+    Audit::open(path, sync, name.into(), Arc::new(redactor)).unwrap()
 }
 
 fn text(path: &Path) -> String {
@@ -154,8 +156,9 @@ async fn gateways_that_share_a_file_keep_one_chain() {
 #[tokio::test]
 async fn no_secret_gets_in_also_one_that_came_later() {
     let (_dir, path) = dir();
-    let audit = open(&path, Sync::Batch, "gw");
-    audit.redact_also(&[Sensitive::new("later-secret")]).unwrap();
+    let redactor = Arc::new(Redactor::default());
+    let audit = Audit::open(&path, Sync::Batch, "gw".into(), redactor.clone()).unwrap();
+    redactor.know(&[Sensitive::new(SECRET), Sensitive::new("later-secret")]).unwrap();
     let detail =
         Some(format!("{SECRET} U0VOVElORUwtYS9iK2M9PQ== SENTINEL-a%2Fb%2Bc%3D%3D later-secret\u{1b}[2J\u{2028}"));
     audit.outcome(Outcome { detail, outcome: Ended::Failed(Class::Crashed), ..outcome(CallId::new()) });
@@ -178,7 +181,7 @@ async fn equal_arguments_have_equal_hashes_across_gateways_of_one_state() {
 async fn an_unfit_file_is_a_fault_that_tells_the_caller_nothing_of_the_host() {
     let (dir, path) = dir();
     std::os::unix::fs::symlink(dir.path().join("elsewhere"), &path).unwrap();
-    let fault = Audit::open(&path, Sync::Batch, "gw".into(), Vec::new()).err().unwrap();
+    let fault = Audit::open(&path, Sync::Batch, "gw".into(), Arc::default()).err().unwrap();
     assert_eq!(fault.class, Class::Audit);
     assert!(fault.inward.contains("audit.jsonl") && fault.inward.contains("symbolic link"), "{fault}");
     assert!(fault.outward.contains("audit") && !fault.outward.contains('/'), "{}", fault.outward);

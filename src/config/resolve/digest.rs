@@ -16,6 +16,7 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         env: _,
         digest: _,
         disabled: _,
+        lacks: _,
         // Who may call what, how often and for how long is decided anew with every call; it changes nothing of what runs.
         min_role: _,
         tools: _,

@@ -37,7 +37,7 @@ pub(super) fn variables(r: &mut Reader<'_>, texts: &mut Texts<'_>, contained: bo
             Ok(secret) => {
                 found.values.insert(name.to_owned(), secret);
             }
-            Err(lacks) => texts.needs.push(format!("{} {lacks}", field.path)),
+            Err(lacks) => texts.needs.push((field.key_at, format!("{} {lacks}", field.path))),
         }
         found.written.insert(name.to_owned(), source.to_string());
     }

@@ -96,15 +96,20 @@ pub(super) fn server(name: Option<ServerName>, mut r: Reader<'_>, around: &Surro
     r.finish();
 
     let Launch { run, written } = launch?;
-    let disabled = match &run {
-        _ if off => Some("disabled in the configuration".to_owned()),
-        Run::Remote { .. } => Some(format!("not yet supported: {url}")),
-        _ => (!texts.needs.is_empty()).then(|| texts.needs.join("; ")),
+    let (disabled, lacks) = match &run {
+        _ if off => (Some("disabled in the configuration".to_owned()), Vec::new()),
+        Run::Remote { .. } => (Some(format!("not yet supported: {url}")), Vec::new()),
+        _ if texts.needs.is_empty() => (None, Vec::new()),
+        _ => {
+            let words: Vec<&str> = texts.needs.iter().map(|(_, text)| text.as_str()).collect();
+            (Some(words.join("; ")), texts.needs)
+        }
     };
     let mut server = Server {
         name: name?,
         run,
         disabled,
+        lacks,
         min_role,
         tools,
         resources: compartment.resources,

@@ -4,14 +4,15 @@
 
 use crate::config::env::Environment;
 use crate::config::expand::{Problem, expand};
+use crate::config::fault::Place;
 use crate::config::reader::Field;
 
 /// Expands the texts of one server, and remembers what they lack.
 pub(super) struct Texts<'a> {
     /// Where the variables come from.
     pub(super) env: &'a dyn Environment,
-    /// What is missing, in words; a server that lacks something is disabled.
-    pub(super) needs: Vec<String>,
+    /// What is missing, in words, and where it is asked for; a server that lacks something is disabled.
+    pub(super) needs: Vec<(Place, String)>,
 }
 
 /// One text.
@@ -34,7 +35,8 @@ impl<'a> Texts<'a> {
         let value = match expand(&written, self.env) {
             Ok(value) => value,
             Err(Problem::Unset(name)) => {
-                self.needs.push(format!("{} needs the variable {name:?}, which is not set", field.path));
+                let text = format!("{} needs the variable {name:?}, which is not set", field.path);
+                self.needs.push((field.key_at, text));
                 written.clone()
             }
             Err(Problem::Malformed) => {

@@ -20,13 +20,13 @@ impl Pool {
     /// Starts, in the background and on behalf of a principal, the servers selected whose tools are not known yet. Whom
     /// the principal may know of is not decided here.
     pub fn learn_some(self: &Arc<Self>, principal: &Principal, session: &str, selected: impl Fn(&Entry) -> bool) {
-        for entry in self.servers.iter().filter(|e| selected(e)) {
-            if entry.listing().is_none() && entry.server.disabled.is_none() && !entry.learning.swap(true, AcqRel) {
+        for entry in self.roster().entries.iter().filter(|e| selected(e)) {
+            if !entry.is_listed() && entry.server.disabled.is_none() && !entry.stock.learning.swap(true, AcqRel) {
                 let (pool, entry) = (self.clone(), entry.clone());
                 let (principal, session) = (principal.clone(), session.to_owned());
                 tokio::spawn(async move {
                     pool.learn(&entry, &principal, &session).await;
-                    entry.learning.store(false, Release);
+                    entry.stock.learning.store(false, Release);
                     pool.changed();
                 });
             }
@@ -35,7 +35,7 @@ impl Pool {
 
     /// Starts, in the background, an instance for a principal of the servers selected.
     pub fn start_some(self: &Arc<Self>, principal: &Principal, session: &str, selected: impl Fn(&Entry) -> bool) {
-        for entry in self.servers.iter().filter(|e| selected(e) && e.server.disabled.is_none()) {
+        for entry in self.roster().entries.iter().filter(|e| selected(e) && e.server.disabled.is_none()) {
             let (pool, entry) = (self.clone(), entry.clone());
             let (principal, session) = (principal.clone(), session.to_owned());
             // What goes wrong is logged by the start itself and shown in the status.
@@ -45,14 +45,14 @@ impl Pool {
 
     /// Whether a first answer of this server is still to come.
     pub fn is_learning(&self, entry: &Entry) -> bool {
-        entry.listing().is_none() && entry.learning.load(Acquire) && lock(&entry.trouble).last().is_none()
+        !entry.is_listed() && entry.stock.learning.load(Acquire) && lock(&entry.stock.trouble).last().is_none()
     }
 
     /// Waits, at most so long, until every server selected has answered once or failed once.
     pub async fn learned(&self, within: Duration, selected: impl Fn(&Entry) -> bool) {
         let mut changes = self.changes();
         let settled = async {
-            while self.servers.iter().any(|e| selected(e) && self.is_learning(e)) {
+            while self.roster().entries.iter().any(|e| selected(e) && self.is_learning(e)) {
                 if changes.changed().await.is_err() {
                     return;
                 }
@@ -62,21 +62,22 @@ impl Pool {
     }
 
     async fn learn(self: &Arc<Self>, entry: &Arc<Entry>, principal: &Principal, session: &str) {
-        while entry.listing().is_none() && !self.closing.is_cancelled() {
+        while !entry.is_listed() && !self.closing.is_cancelled() && entry.stock.leaving().is_none() {
             let Err(fault) = self.instance(entry, principal, session).await else { return };
             let pause = {
-                let trouble = lock(&entry.trouble);
+                let trouble = lock(&entry.stock.trouble);
                 match fault.class {
                     Class::Engine => ENGINE_PAUSE,
                     // A refusal or a missing lock is mended by the operator, not by trying again.
                     Class::Isolation => return,
-                    _ if trouble.failures() >= PARKED || needs_operator(entry) => return,
+                    _ if trouble.failures() >= PARKED || entry.needs_lock() => return,
                     _ => trouble.barred(Instant::now()).map_or(Duration::from_secs(1), |(_, left)| left),
                 }
             };
             tokio::select! {
                 () = tokio::time::sleep(pause + Duration::from_millis(10)) => {}
                 () = self.closing.cancelled() => return,
+                () = entry.stock.left() => return,
             }
         }
     }
@@ -91,8 +92,4 @@ impl Pool {
             Err(fault) => tracing::warn!(server = %entry.server.name, "its changed tools cannot be listed: {fault}"),
         }
     }
-}
-
-fn needs_operator(entry: &Entry) -> bool {
-    matches!(entry.server.run, crate::config::Run::Package(_)) && entry.image.is_none()
 }

@@ -14,6 +14,7 @@ use crate::egress::{Egress, Policy};
 use crate::error::{Class, Fault};
 use crate::route::Listing;
 
+use super::super::budget::Share;
 use super::super::guarded::{self, Way};
 use super::super::handshake::{self, Listed};
 use super::super::instance::{Confinement, Instance, Next};
@@ -22,6 +23,7 @@ use super::super::peer::{Limits, Peer};
 use super::super::trouble::{SUSTAINED, When};
 use super::super::unisolated;
 use super::super::witness::Recorded;
+use super::entry::Leaving;
 use super::{Entry, GRACE, Pool, Slot, lock};
 
 /// How long a server may take to answer a ping once it has left a call without an answer.
@@ -38,11 +40,11 @@ impl Pool {
         owner: String,
         tell: watch::Sender<Option<Result<Arc<Instance>, Fault>>>,
     ) {
-        let share = match self.budget.take(entry.server.takes()) {
+        let share = match self.room(&entry).await {
             Ok(share) => share,
             Err(fault) => {
-                lock(&entry.slots).remove(&owner);
-                lock(&entry.trouble).failed(fault.clone(), When::WithoutFault, Instant::now());
+                lock(&entry.stock.slots).remove(&owner);
+                lock(&entry.stock.trouble).failed(fault.clone(), When::WithoutFault, Instant::now());
                 self.changed();
                 tell.send_replace(Some(Err(fault)));
                 return;
@@ -52,14 +54,14 @@ impl Pool {
         let started = self.start(&entry, &owner).await.map_err(|fault| self.without_secrets(fault));
         match &started {
             Ok(instance) => {
-                lock(&entry.slots).insert(owner.clone(), Slot::Running(instance.clone()));
+                lock(&entry.stock.slots).insert(owner.clone(), Slot::Running(instance.clone()));
             }
             Err(fault) => {
-                lock(&entry.slots).remove(&owner);
-                if !self.closing.is_cancelled() {
+                lock(&entry.stock.slots).remove(&owner);
+                if !self.closing.is_cancelled() && entry.stock.leaving().is_none() {
                     tracing::warn!("cannot be used: {}", fault.inward);
                     let when = if fault.class == Class::Engine { When::WithoutFault } else { When::Starting };
-                    lock(&entry.trouble).failed(fault.clone(), when, Instant::now());
+                    lock(&entry.stock.trouble).failed(fault.clone(), when, Instant::now());
                 }
                 self.changed();
             }
@@ -72,11 +74,36 @@ impl Pool {
         drop(share);
     }
 
+    /// A share of the totals. What is about to end since its configuration has changed gives its share back, which is
+    /// waited for.
+    async fn room(&self, entry: &Entry) -> Result<Share, Fault> {
+        let patience = tokio::time::sleep(entry.server.start_timeout);
+        tokio::pin!(patience);
+        loop {
+            // Listened for before it is looked, so that nothing is missed between the two.
+            let freed = self.budget.freed();
+            let taken = self.budget.take(entry.server.takes());
+            if taken.is_ok() || self.leaving().is_empty() {
+                return taken;
+            }
+            tokio::select! {
+                () = freed => {}
+                () = &mut patience => return taken,
+                () = self.closing.cancelled() => return taken,
+                () = entry.stock.left() => return Err(entry.gone()),
+            }
+        }
+    }
+
     async fn start(&self, entry: &Arc<Entry>, owner: &str) -> Result<Arc<Instance>, Fault> {
         let server = &entry.server;
         let deadline = Instant::now() + server.start_timeout;
         let lease = Lease::from_now(self.engine.terms().instance);
-        let (link, confinement, way) = self.launch(entry, owner, lease, deadline).await?;
+        let (link, confinement, way) = tokio::select! {
+            launched = self.launch(entry, owner, lease, deadline) => launched?,
+            // Whatever there is of it goes with its being dropped.
+            () = entry.stock.left() => return Err(entry.gone()),
+        };
         self.record(entry, ServerWord::Started, &confinement, None);
         let limits = Limits { cap: server.max_result + ENVELOPE, grace: GRACE };
         let peer = Peer::new(server.name.clone(), link, limits, self.redactor.clone());
@@ -88,6 +115,7 @@ impl Pool {
         let opened = tokio::select! {
             opened = opened => opened,
             () = self.closing.cancelled() => Err(Fault::new(Class::Unavailable, "the gateway is shutting down")),
+            () = entry.stock.left() => Err(entry.gone()),
         };
         match opened {
             Ok((greeting, listed)) => {
@@ -96,6 +124,9 @@ impl Pool {
                 Ok(Arc::new(Instance::new(peer, greeting, owner.to_owned(), confinement, way, lease)))
             }
             Err(fault) => {
+                if let (Some(way), Some(_)) = (&way, entry.stock.leaving()) {
+                    way.shut().await;
+                }
                 let running = peer.ended().is_none();
                 let ending = peer.close().await;
                 let (word, reason) = ended(&ending, running, &fault.inward);
@@ -188,19 +219,24 @@ impl Pool {
         };
         let policy = Policy { instance: confined.container.clone(), ..policy };
         let egress = Arc::new(Egress::new(policy, Arc::new(System), Arc::new(Recorded(self.audit.clone()))));
-        let link = met.serve(egress.clone(), confined.link);
-        Ok((Confined { link, ..confined }, Some(Way { guard, egress })))
+        let (link, way) = met.serve(guard, egress, confined.link);
+        Ok((Confined { link, ..confined }, Some(way)))
     }
 
     /// Stays with a running instance: notices when its tools change, stops it when it is idle or its lease ends,
     /// and clears up after it.
     async fn supervise(self: &Arc<Self>, entry: &Arc<Entry>, owner: &str, instance: &Arc<Instance>) {
         let began = Instant::now();
-        let (idle_stop, margin) = (entry.server.idle_stop, self.engine.terms().margin);
+        let margin = self.engine.terms().margin;
         let (mut stopped, mut sustained) = (None, false);
         loop {
             // Not one of the events below: a server that tells of changes without end must not put its own end off.
-            let wait = match instance.next(idle_stop, margin, SystemTime::now()) {
+            let leaving = entry.stock.leaving();
+            let next = match leaving {
+                Some(Leaving { why, until }) => instance.last(why, until),
+                None => instance.next(entry.stock.idle_stop(), margin, SystemTime::now()),
+            };
+            let wait = match next {
                 Next::Ask(wait) => wait,
                 Next::Stop(why) => {
                     tracing::info!(server = %entry.server.name, "stopped, since {why}");
@@ -219,9 +255,10 @@ impl Pool {
                     }
                 }
                 () = tokio::time::sleep(wait) => {}
+                () = entry.stock.left(), if leaving.is_none() => {}
                 () = tokio::time::sleep(SUSTAINED.saturating_sub(began.elapsed())), if !sustained => {
                     sustained = true;
-                    lock(&entry.trouble).sustained();
+                    lock(&entry.stock.trouble).sustained();
                 }
             }
         }
@@ -230,9 +267,9 @@ impl Pool {
         if !ours {
             let fault = instance.peer.fault().await;
             let when = if ending.lost { When::WithoutFault } else { When::Running };
-            lock(&entry.trouble).failed(fault, when, Instant::now());
+            lock(&entry.stock.trouble).failed(fault, when, Instant::now());
         }
-        let mut slots = lock(&entry.slots);
+        let mut slots = lock(&entry.stock.slots);
         if matches!(slots.get(owner), Some(Slot::Running(here)) if Arc::ptr_eq(here, instance)) {
             slots.remove(owner);
         }
@@ -248,18 +285,7 @@ impl Pool {
     /// Takes in what a server offers: the first listing is pinned, later ones are held against it.
     pub(super) fn offer(&self, entry: &Entry, listed: Listed) {
         let live = Listing::of(listed.tools, listed.warning);
-        let mut offer = lock(&entry.offer);
-        let served = match &offer.approved {
-            Some(approved) => live.held_against(approved),
-            None => live,
-        };
-        let served = Arc::new(served);
-        if offer.approved.is_none() {
-            offer.approved = Some(served.clone());
-        }
-        let news = offer.served.as_deref() != Some(&served);
-        offer.served = Some(served.clone());
-        drop(offer);
+        let (served, news) = lock(&entry.stock.offer).take(live);
         if news {
             for why in served.withheld.iter().chain(&served.warning) {
                 tracing::warn!(server = %entry.server.name, "{why}");

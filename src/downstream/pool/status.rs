@@ -1,7 +1,5 @@
 //! What state a server is in, in the words of the interface. Changes nothing.
 
-use crate::config::Run;
-
 use super::{Entry, Pool, Slot, lock};
 
 /// The state of a server.
@@ -39,7 +37,7 @@ impl Pool {
         if let Some(why) = &entry.server.disabled {
             return (State::Disabled, Some(why.clone()));
         }
-        if matches!(entry.server.run, Run::Package(_)) && entry.image.is_none() {
+        if entry.needs_lock() {
             let state = if entry.stale { State::Changed } else { State::Unapproved };
             return (state, Some(format!("run: bulkhead lock {}", entry.server.name)));
         }
@@ -48,11 +46,11 @@ impl Pool {
             listing.as_ref().map(|l| l.withheld.iter().chain(&l.warning).cloned().collect::<Vec<_>>().join("; "));
         let notes = notes.filter(|n| !n.is_empty());
         let (starting, ready) = {
-            let slots = lock(&entry.slots);
+            let slots = lock(&entry.stock.slots);
             let ready = slots.values().any(|s| matches!(s, Slot::Running(i) if i.is_usable()));
             (slots.values().any(|s| matches!(s, Slot::Starting(_))), ready)
         };
-        let trouble = lock(&entry.trouble);
+        let trouble = lock(&entry.stock.trouble);
         let held = notes.as_ref().is_some_and(|n| n.contains("since approval"));
         match trouble.last() {
             _ if held => (State::Changed, notes),

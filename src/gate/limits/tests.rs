@@ -156,10 +156,21 @@ fn changed_limits_hold_at_once_and_calls_in_flight_go_on_counting() {
     let b = bench(rate(60, 3, 2));
     let (s, p) = (server("s1"), principal("a", Role::User));
     let running = b.limiter.admit(&p, &s).unwrap();
-    b.limiter.books().limits.user = rate(60, 2, 1);
+    b.limiter.reload(Limits { guest: rate(10, 1, 1), user: rate(60, 2, 1), admin: rate(1000, 1000, 1000) });
     assert_eq!(b.call("a", &s).unwrap_err().which, Which::Concurrent(1));
     drop(running);
     assert_eq!(b.calls(9, "a", &s), 2);
+}
+
+#[test]
+fn limits_that_are_not_changed_keep_what_was_spent() {
+    let b = bench(rate(60, 3, 9));
+    let (s, tight) = (server("s1"), limited_server("tight", rate(60, 2, 9)));
+    assert_eq!((b.calls(9, "a", &tight), b.calls(9, "a", &s)), (2, 1));
+    for n in 1..=3 {
+        b.limiter.reload(Limits { guest: rate(n, n, n), user: rate(60, 3, 9), admin: rate(n, n, n) });
+        assert!(b.call("a", &s).is_err() && b.call("a", &tight).is_err(), "a reload fills no bucket");
+    }
 }
 
 #[test]

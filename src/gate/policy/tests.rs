@@ -8,6 +8,23 @@ use crate::gate::fixture::{principal, server};
 
 const ROLES: [Role; 3] = [Role::Guest, Role::User, Role::Admin];
 
+#[test]
+fn the_digest_is_of_what_is_decided_by_and_of_nothing_else() {
+    let (a, b) = (server("a"), server("b"));
+    let base = digest(&[a.clone(), b.clone()]);
+    assert_eq!(digest(&[b.clone(), a.clone()]), base);
+    let slower = Server { timeout: std::time::Duration::from_secs(9), digest: "x".into(), ..b.clone() };
+    assert_eq!(digest(&[a.clone(), slower]), base);
+    for other in [
+        Server { min_role: Role::Admin, ..b.clone() },
+        Server { disabled: Some("x".into()), ..b.clone() },
+        with(ToolRules { deny: vec!["x".into()], ..ToolRules::default() }),
+        server("c"),
+    ] {
+        assert_ne!(digest(&[a.clone(), other]), base);
+    }
+}
+
 fn with(tools: ToolRules) -> Server {
     Server { tools, ..server("s1") }
 }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{PATIENCE, SecondEngine, Serving, Turn, engine, repository, wait_for};
+use super::{PATIENCE, SecondEngine, Serving, Turn, engine, repository, wait_for, wait_until};
 
 /// The program under test.
 pub const BULKHEAD: &str = env!("CARGO_BIN_EXE_bulkhead");
@@ -182,6 +183,24 @@ impl Site {
     /// The name of the gateway that runs here.
     pub fn gateway(&self) -> String {
         self.status()["instance"].as_str().unwrap().to_owned()
+    }
+
+    /// Tells the gateway to read its configuration anew, and waits until it says what became of that: the record of it.
+    pub fn reload(&self, serving: &Serving) -> Value {
+        let reloads = || self.records("gateway").into_iter().filter(|record| record["event"] == "reload");
+        let (count, before) = (reloads().count(), self.status()["reload"].clone());
+        serving.signal(Signal::HUP);
+        wait_until("what became of the reload", PATIENCE, || self.status()["reload"] != before);
+        wait_until("its record", PATIENCE, || reloads().count() > count);
+        reloads().next_back().unwrap()
+    }
+
+    /// The same with another configuration, which has to be taken.
+    pub fn reload_with(&self, serving: &Serving, config: &str) -> Value {
+        self.configure(config);
+        let record = self.reload(serving);
+        assert_eq!(record["reason"], Value::Null, "{record}");
+        record
     }
 
     /// Every audit record so far.
