@@ -285,7 +285,15 @@ impl Pool {
     /// Takes in what a server offers: the first listing is pinned, later ones are held against it.
     pub(super) fn offer(&self, entry: &Entry, listed: Listed) {
         let live = Listing::of(listed.tools, listed.warning);
-        let (served, news) = lock(&entry.stock.offer).take(live);
+        let (served, news) = {
+            let mut offer = lock(&entry.stock.offer);
+            let taken = offer.take(live);
+            // Within the lock: whoever sees that it is listed finds it in what is made of all lists, too.
+            if taken.1 {
+                self.changed();
+            }
+            taken
+        };
         if news {
             for why in served.withheld.iter().chain(&served.warning) {
                 tracing::warn!(server = %entry.server.name, "{why}");
@@ -295,7 +303,6 @@ impl Pool {
                     Confinement { isolation: Isolation::NotRunning, container: None, image: None, evidence: None };
                 self.record(entry, ServerWord::Changed, &nothing, Some(served.withheld.join("; ")));
             }
-            self.changed();
         }
     }
 

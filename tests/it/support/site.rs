@@ -77,9 +77,11 @@ impl Site {
         site
     }
 
-    /// Replaces the configuration.
+    /// Replaces the configuration, whole: a gateway may read it at any moment.
     pub fn configure(&self, config: &str) {
-        std::fs::write(self.config(), config).unwrap();
+        let aside = self.path("bulkhead.toml.new");
+        std::fs::write(&aside, config).unwrap();
+        std::fs::rename(aside, self.config()).unwrap();
     }
 
     /// Sets a variable of everything that is run from now on.
