@@ -86,12 +86,10 @@ impl Slot {
     /// Takes its way out from an instance at once. One that has none of ours to close is ended: there is no other way to
     /// keep it from what it may reach.
     pub(super) async fn cut(self) {
-        match self.instance().await {
-            Some(instance) => match &instance.way {
-                Some(way) => way.shut().await,
-                None => drop(instance.peer.close().await),
-            },
-            None => {}
+        let Some(instance) = self.instance().await else { return };
+        match &instance.way {
+            Some(way) => way.shut().await,
+            None => drop(instance.peer.close().await),
         }
     }
 }
