@@ -286,6 +286,31 @@ fn a_way_out_that_is_taken_away_is_cut_before_the_reload_is_acknowledged() {
 }
 
 #[test]
+fn what_is_gone_or_has_not_come_up_yet_reaches_nothing_any_more_either() {
+    let (gone, coming) = (Port::new(), Port::new());
+    let entry = |ports: &str| {
+        let program = format!(
+            "import socket, time\ns = socket.create_connection(('127.0.0.1', {}))\ns.sendall(b'hello')\ntime.sleep(600)",
+            coming.number()
+        );
+        let image = engine::FIXTURE_SERVER;
+        format!("[servers.coming]\nimage = \"{image}\"\ncommand = [\"python3\", \"-c\", {program:?}]\n{ports}\n")
+    };
+    let db = reaching("db", &format!("host_ports = [{}]", gone.number()));
+    let site = Site::new(&(db + &entry(&format!("host_ports = [{}]", coming.number()))));
+    let mut serving = site.open();
+    let connect = format!("socket.create_connection(('127.0.0.1', {}), 20)", gone.number());
+    let call = holding(&mut serving, "db", &connect, "reach('127.0.0.1', 1)");
+    // It never says a word, and is waited for.
+    let (one, two) = (gone.taken(), coming.taken());
+    assert!(!is_cut(&one) && !is_cut(&two));
+    site.reload_with(&serving, &entry(""));
+    assert!(is_cut(&one) && is_cut(&two));
+    assert!(text_of(&serving.answer(call)["result"]).starts_with("[\"closed\""), "it ends by itself");
+    serving.unknown("db__run");
+}
+
+#[test]
 fn a_way_out_that_is_kept_is_not_cut_by_what_else_is_changed() {
     let port = Port::new();
     let db = |more: &str| reaching("db", &format!("host_ports = [{}]\n{more}", port.number()));
@@ -334,6 +359,37 @@ fn rules_and_limits_hold_for_the_next_call_and_nothing_is_started_anew() {
 
     site.reload_with(&serving, &(limits(9) + &fx("")));
     assert_eq!((count(&mut serving, "fx"), container_of(&site, "fx__count")), (4, container));
+}
+
+#[test]
+fn a_call_that_was_not_sent_yet_is_decided_anew() {
+    let site = Site::new(&contained("fx", &[]));
+    let gate = Gate::of(&site, &["fx"]);
+    // It starts once it is let through.
+    let command = ["sh", "-c", "cat /gate/fx >/dev/null; exec python3 -u /srv/server.py"];
+    let image = engine::FIXTURE_SERVER;
+    let fx = |lines: &str| format!("[servers.fx]\nimage = \"{image}\"\ncommand = {command:?}\n{}{lines}", gate.line());
+    site.configure(&fx(""));
+    // So that its tools are known before it runs.
+    std::thread::scope(|beside| {
+        beside.spawn(|| gate.open("fx"));
+        site.prints(&["lock", "--yes"]);
+    });
+    let mut serving = site.open();
+    let (denied, allowed) = (serving.ask_tool("fx__env", json!({})), serving.ask_tool("fx__count", json!({})));
+    site.server_in("fx", "starting");
+    site.reload_with(&serving, &fx("tools = { deny = [\"env\"] }\n"));
+    assert_eq!(site.server("fx")["state"], "starting", "nothing was sent by now");
+    gate.open("fx");
+    let answer = serving.answer(denied);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert_eq!(text_of(&serving.answer(allowed)["result"]), r#"{"calls":1}"#);
+    assert_eq!(
+        (site.outcomes_of("fx__env"), site.outcomes_of("fx__count")),
+        (vec!["denied".into()], vec!["ok".into()])
+    );
+    let (intent, _) = site.calls_of("fx__env").pop().unwrap();
+    assert_eq!((&intent["decision"], &intent["policy"]), (&json!("deny"), &json!(["tools-deny"])));
 }
 
 #[test]
