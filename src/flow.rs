@@ -98,10 +98,10 @@ pub enum Reply {
 impl Gateway {
     /// Puts the parts together.
     pub fn new(pool: Arc<Pool>, audit: Arc<Audit>) -> Self {
-        let roster = pool.roster();
+        let (roster, epoch) = (pool.roster(), *pool.changes().borrow());
         Gateway {
             limiter: Limiter::new(&roster.config),
-            snapshot: RwLock::new(Snapshot::of(roster, u64::MAX)),
+            snapshot: RwLock::new(Snapshot::of(roster, epoch)),
             secret: *uuid::Uuid::new_v4().as_bytes(),
             pool,
             audit,
@@ -136,8 +136,8 @@ impl Gateway {
         reply
     }
 
-    /// The way there and back. Where another configuration comes into force before anything of the call has left, it is
-    /// gone anew: no call is sent by a rule that no longer holds. Whatever ends it early, the caller of this function
+    /// The way there and back. Where another configuration comes into force before anything of the call has left, the call
+    /// begins it anew: none is sent by a rule that no longer holds. Whatever ends it early, the caller of this function
     /// records.
     async fn walk(&self, caller: &Caller, call: &mut ToolCall<'_>, trail: &mut Trail) -> Result<Reply, Fault> {
         let mut admitted = None;
