@@ -117,22 +117,30 @@ impl Met {
         let Met { tunnel, life } = self;
         let shut: Arc<Shut> = Arc::default();
         let way = Way { guard, egress: egress.clone(), shut: shut.clone() };
+        let served = async move {
+            // However this ends: whoever waits for that finds it done.
+            let _done = shut.done.clone().drop_guard();
+            tokio::select! {
+                served = tunnel(egress) => {
+                    if let Err(fault) = served {
+                        tracing::debug!("{fault}");
+                    }
+                    return;
+                }
+                () = shut.asked.cancelled() => {}
+            }
+            // The tunnel is gone with all that was under way in it, and the guard ends by that; its server need not.
+            shut.done.cancel();
+            std::future::pending().await
+        };
         let (stop, fallen) = (CancellationToken::new(), CancellationToken::new());
         let (stopped, falls) = (stop.clone(), fallen.clone());
         // Also where nobody ends this: it goes on by itself until nothing is left of the guard.
         let guard = tokio::spawn(async move {
             let ours = tokio::select! {
-                served = tunnel(egress) => {
-                    if let Err(fault) = served {
-                        tracing::debug!("{fault}");
-                    }
-                    false
-                }
+                () = served => false,
                 () = stopped.cancelled() => true,
-                () = shut.asked.cancelled() => true,
             };
-            // Whatever it was, the tunnel is gone with all that was under way in it.
-            shut.done.cancel();
             if !ours {
                 falls.cancel();
             }
