@@ -20,6 +20,7 @@ mod lock;
 mod neighbours;
 mod network;
 mod others;
+mod reach;
 mod reap;
 mod roles;
 mod stress;
