@@ -26,3 +26,4 @@ mod roles;
 mod stress;
 mod support;
 mod tidy;
+mod tricks;

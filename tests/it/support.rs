@@ -13,6 +13,7 @@ pub mod namespaces;
 pub mod second_engine;
 pub mod serving;
 pub mod site;
+pub mod world;
 
 pub use second_engine::SecondEngine;
 pub use serving::Serving;
