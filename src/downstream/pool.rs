@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::audit::{Audit, Redactor};
 use crate::compartment::{Engine, Owner};
 use crate::config::{Config, Server, Share};
+use crate::egress::allowance::Allowances;
 use crate::error::{Class, Fault};
 use crate::name::Principal;
 use crate::route::Listing;
@@ -47,6 +48,8 @@ pub struct Pool {
     audit: Arc<Audit>,
     redactor: Arc<Redactor>,
     budget: Arc<Budget>,
+    /// What servers have sent and received today, whatever has become of their instances.
+    allowances: Allowances,
     host: BTreeMap<&'static str, String>,
     closing: CancellationToken,
     /// The lives of all instances, each to its last record.
@@ -171,6 +174,7 @@ impl Pool {
             audit,
             redactor,
             budget: Budget::new(config.total),
+            allowances: Allowances::default(),
             host,
             closing: CancellationToken::new(),
             lives: TaskTracker::new(),

@@ -7,6 +7,7 @@ mod calls;
 mod canaries;
 mod clients;
 mod config;
+mod egress_limits;
 mod engine_down;
 mod eras;
 mod flood;

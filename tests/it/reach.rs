@@ -240,8 +240,8 @@ fn addresses_of_host() -> Vec<String> {
 /// Who the host asks for names.
 fn resolver() -> String {
     let conf = std::fs::read_to_string("/etc/resolv.conf").unwrap();
-    let servers = conf.lines().filter_map(|line| line.strip_prefix("nameserver")).map(str::trim);
-    servers.filter(|server| server.parse::<std::net::Ipv4Addr>().is_ok()).next().expect("a resolver").to_owned()
+    let mut servers = conf.lines().filter_map(|line| line.strip_prefix("nameserver")).map(str::trim);
+    servers.find(|server| server.parse::<std::net::Ipv4Addr>().is_ok()).expect("a resolver").to_owned()
 }
 
 // === the table ===
