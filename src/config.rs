@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::fault::Place;
-use crate::egress::rule::Rules;
+use crate::egress::{self, rule::Rules};
 use crate::name::{Role, ServerName};
 
 pub mod change;
@@ -186,6 +186,8 @@ pub struct Server {
     pub resources: Resources,
     /// What it may reach.
     pub network: Network,
+    /// How much of that, and for how long; counts where the gateway connects on its behalf.
+    pub egress_limits: egress::passage::Limits,
     /// Declared environment: literal values and resolved secrets alike; nothing of it is ever printed.
     pub env: BTreeMap<String, Sensitive>,
     /// Who shares an instance.

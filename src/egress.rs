@@ -8,11 +8,12 @@
 //! 2. A port is either one of the host's loopback, or the [`proxy`], which hears in HTTP or SOCKS where it is to go.
 //! 3. [`rule`] says whether that [`host`] and port are allowed, [`dial`] whether the [`address`]es that [`resolve`] gives
 //!    for it are, and connects to one of them.
-//! 4. [`relay`] carries the bytes, and [`passage`] counts them and tells the audit.
+//! 4. [`relay`] carries the bytes, and [`passage`] counts them, against limits and a day's [`allowance`], and tells the audit.
 //!
 //! What the guard says is only which port it was; a guard that lied could name another port of the same server's.
 
 pub mod address;
+pub mod allowance;
 pub mod dial;
 pub mod environment;
 pub mod host;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
+use allowance::Allowance;
 use dial::Dialer;
 use passage::{Account, Limits, Open, Passage, Usage, Witness};
 use refusal::{Kind, Refusal};
@@ -86,9 +88,9 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// For an instance, with what knows names and what keeps records.
-    pub fn new(policy: Policy, resolver: Arc<dyn Resolve>, witness: Arc<dyn Witness>) -> Self {
-        let account = Arc::new(Account::new(policy.limits));
+    /// For an instance, with what its server has used today, what knows names and what keeps records.
+    pub fn new(policy: Policy, today: Arc<Allowance>, resolver: Arc<dyn Resolve>, witness: Arc<dyn Witness>) -> Self {
+        let account = Arc::new(Account::new(policy.limits, today));
         Egress { policy, dialer: Dialer::new(resolver), account, witness }
     }
 
@@ -111,12 +113,12 @@ impl Egress {
     async fn connect(&self, target: &Target) -> Result<(TcpStream, Open), Refusal> {
         let rules = &self.policy.rules;
         let allowed = dial::allowed(target, rules);
-        self.make(target.to_string(), allowed, self.dialer.dial(target, rules)).await
+        self.make(target.to_string(), allowed, self.dialer.dial(target, rules, self.policy.limits.connect)).await
     }
 
     /// A connection to one of the ports of the host's loopback that are granted.
     async fn host_port(&self, port: u16) -> Result<(TcpStream, Open), Refusal> {
-        self.make(format!("127.0.0.1:{port}"), Ok(()), self.dialer.host_port(port)).await
+        self.make(format!("127.0.0.1:{port}"), Ok(()), self.dialer.host_port(port, self.policy.limits.connect)).await
     }
 
     async fn make(

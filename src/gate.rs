@@ -33,6 +33,7 @@ mod fixture {
             tools: ToolRules::default(),
             resources: Resources { memory: 1 << 20, cpus: 1.0, pids: 1 },
             network: Network::None,
+            egress_limits: Default::default(),
             env: BTreeMap::new(),
             share: Share::Principal,
             state: None,

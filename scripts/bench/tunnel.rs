@@ -152,7 +152,7 @@ async fn through(engine: &Engine, docker: &Docker, port: u16) -> Value {
             Err(error) => Some(Err(error)),
         }
     });
-    let egress = Arc::new(Egress::new(policy, Arc::new(System), Arc::new(Nobody)));
+    let egress = Arc::new(Egress::new(policy, Arc::default(), Arc::new(System), Arc::new(Nobody)));
     let io = over(bytes.boxed(), link.input);
     let tunnel = Tunnel::meet(io, Limits::default(), Duration::from_secs(30)).await.expect("a guard");
     let task = tokio::spawn(tunnel.serve(egress));

@@ -7,7 +7,7 @@ use crate::audit::record::Isolation;
 use crate::config::{Network, Run, Server};
 use crate::downstream::instance::Instance;
 use crate::downstream::pool::{Entry, State};
-use crate::egress::passage::Usage;
+use crate::egress::passage::{Limits, Usage};
 use crate::error::Class;
 use crate::gate;
 
@@ -120,14 +120,25 @@ fn left(entry: &Entry, of: &Instance) -> Value {
     shown
 }
 
-fn egress(usage: Usage) -> Value {
-    let Usage { open, connections, refused, bytes_out, bytes_in } = usage;
+fn egress(usage: Usage, limits: Limits) -> Value {
+    let Usage { open, connections, refused, cut, bytes_out, bytes_in, bytes_today } = usage;
+    let Limits { connections: at_once, bytes_per_day, connect, request, idle } = limits;
+    let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     json!({
         "open": open,
         "connections": connections,
         "refused": refused,
+        "cut": cut,
         "bytes_out": bytes_out,
         "bytes_in": bytes_in,
+        "bytes_today": bytes_today,
+        "limits": {
+            "connections": at_once,
+            "bytes_per_day": bytes_per_day,
+            "connect_ms": ms(connect),
+            "request_ms": ms(request),
+            "idle_ms": ms(idle),
+        },
     })
 }
 
@@ -145,7 +156,7 @@ fn instance(instance: &Instance) -> Value {
             "image": way.guard.image(),
             "evidence": way.guard.evidence(),
         })),
-        "egress": instance.way.as_ref().map(|way| egress(way.egress.usage())),
+        "egress": instance.way.as_ref().map(|way| egress(way.egress.usage(), way.egress.policy().limits)),
         "skipped": {
             "noise": counters.noise.load(Relaxed),
             "stray": counters.stray.load(Relaxed),

@@ -128,18 +128,29 @@ fn notes(server: &Value) -> String {
         ));
         let used = &instance["egress"];
         if used.is_object() {
-            lines.push(format!(
-                "{} connections ({} open, {} refused), {} bytes out, {} in, by guard {:.12}",
-                used["connections"],
-                used["open"],
-                used["refused"],
-                used["bytes_out"],
-                used["bytes_in"],
-                word(&instance["guard"]["container"])
-            ));
+            lines.push(egress(used, &word(&instance["guard"]["container"])));
         }
     }
     lines.iter().map(|line| format!("  {name}: {line}\n")).collect()
+}
+
+/// What an instance's connections have used, with the limits on that.
+fn egress(used: &Value, guard: &str) -> String {
+    let limits = &used["limits"];
+    let today = match &limits["bytes_per_day"] {
+        Value::Null => String::new(),
+        most => format!(" ({} of {most} today)", used["bytes_today"]),
+    };
+    format!(
+        "{} connections ({} of {} open, {} refused, {} cut), {} bytes out, {} in{today}, by guard {guard:.12}",
+        used["connections"],
+        used["open"],
+        limits["connections"],
+        used["refused"],
+        used["cut"],
+        used["bytes_out"],
+        used["bytes_in"],
+    )
 }
 
 /// What it may reach beside its own loopback: what everybody has says nothing.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::config::{GUARD, Network, Server, resolve};
 use crate::downstream::link::Link;
 use crate::egress::Policy;
-use crate::egress::passage::Limits;
 use crate::error::{Class, Fault};
 
 use super::seat::Seat;
@@ -40,7 +39,7 @@ pub fn policy(server: &Server) -> Option<Policy> {
         instance: String::new(),
         rules: rules.clone(),
         host_ports: host_ports.clone(),
-        limits: Limits::default(),
+        limits: server.egress_limits,
     })
 }
 

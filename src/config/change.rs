@@ -73,6 +73,7 @@ impl Server {
             tools: _,
             resources,
             network,
+            egress_limits,
             env,
             share,
             state,
@@ -93,6 +94,7 @@ impl Server {
             && disabled.is_some() == other.disabled.is_some()
             && *resources == other.resources
             && *network == other.network
+            && *egress_limits == other.egress_limits
             && *env == other.env
             && *share == other.share
             && *state == other.state

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::audit::{Audit, Redactor};
 use crate::compartment::{Engine, Owner};
 use crate::config::{Config, Share};
+use crate::egress::allowance::Allowances;
 use crate::error::{Class, Fault};
 use crate::name::Principal;
 use crate::route::lock::Lock;
@@ -50,6 +51,8 @@ pub struct Pool {
     audit: Arc<Audit>,
     redactor: Arc<Redactor>,
     budget: Arc<Budget>,
+    /// What servers have sent and received today, whatever has become of their instances.
+    allowances: Allowances,
     host: BTreeMap<&'static str, String>,
     closing: CancellationToken,
     /// The lives of all instances, each to its last record.
@@ -90,6 +93,7 @@ impl Pool {
             owner,
             audit,
             redactor,
+            allowances: Allowances::default(),
             host,
             closing: CancellationToken::new(),
             lives: TaskTracker::new(),

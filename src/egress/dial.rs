@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::class;
 use super::host::Host;
@@ -21,10 +21,6 @@ use super::refusal::{Kind, Refusal};
 use super::resolve::Resolve;
 use super::rule::{Rules, Target};
 
-/// How long a name may take to be resolved.
-const RESOLVE: Duration = Duration::from_secs(10);
-/// How long all addresses of it together may take to be connected to.
-const CONNECT: Duration = Duration::from_secs(15);
 /// How long one address is tried alone before the next one is tried beside it (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 /// How many addresses of a name are tried.
@@ -42,11 +38,12 @@ impl Dialer {
         Dialer { resolver }
     }
 
-    /// A connection to what a rule allows.
-    pub async fn dial(&self, target: &Target, rules: &Rules) -> Result<TcpStream, Refusal> {
-        let addresses = self.addresses(target, rules).await?;
+    /// A connection to what a rule allows, made within that time: its name's addresses and all of them together.
+    pub async fn dial(&self, target: &Target, rules: &Rules, within: Duration) -> Result<TcpStream, Refusal> {
+        let until = Instant::now() + within;
+        let addresses = self.addresses(target, rules, until).await?;
         let named = |address: &SocketAddr| rules.name(address.ip(), address.port());
-        let stream = connect(addresses).await.map_err(|error| unreachable(target, &error))?;
+        let stream = connect(addresses, until).await.map_err(|error| unreachable(target, &error))?;
         // The system has the last word on whom it has connected us to.
         match (stream.local_addr(), stream.peer_addr()) {
             (Ok(own), Ok(peer)) if own.ip() != peer.ip() || named(&peer) => Ok(stream),
@@ -58,25 +55,29 @@ impl Dialer {
     }
 
     /// A connection to a port of the host's own loopback, whichever of the two the service is bound to.
-    pub async fn host_port(&self, port: u16) -> Result<TcpStream, Refusal> {
+    pub async fn host_port(&self, port: u16, within: Duration) -> Result<TcpStream, Refusal> {
         let target = Target { host: Host::Address(Ipv4Addr::LOCALHOST.into()), port };
         let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         let addresses = both.map(|address| SocketAddr::from((address, port))).to_vec();
-        connect(addresses).await.map_err(|error| unreachable(&target, &error))
+        connect(addresses, Instant::now() + within).await.map_err(|error| unreachable(&target, &error))
     }
 
     /// The addresses that may be connected to: at least one.
-    async fn addresses(&self, target: &Target, rules: &Rules) -> Result<Vec<SocketAddr>, Refusal> {
+    async fn addresses(&self, target: &Target, rules: &Rules, until: Instant) -> Result<Vec<SocketAddr>, Refusal> {
         allowed(target, rules)?;
         let name = match &target.host {
             // That it is allowed means that a rule names it.
             Host::Address(address) => return Ok(vec![SocketAddr::from((*address, target.port))]),
             Host::Name(name) => name,
         };
-        let found = timeout(RESOLVE, self.resolver.resolve(name)).await;
+        let found = timeout_at(until, self.resolver.resolve(name)).await;
         let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
-            Refusal::new(Kind::Unreachable, format!("cannot reach {target}: its name cannot be resolved"))
-                .with_inward(format!("cannot reach {target}: its name cannot be resolved: {error}"))
+            let late = error.kind() == io::ErrorKind::TimedOut;
+            Refusal::new(
+                if late { Kind::Late } else { Kind::Unreachable },
+                format!("cannot reach {target}: its name cannot be resolved"),
+            )
+            .with_inward(format!("cannot reach {target}: its name cannot be resolved: {error}"))
         })?;
         let mut refused = None;
         let mut allowed = Vec::new();
@@ -137,8 +138,8 @@ fn unreachable(target: &Target, error: &io::Error) -> Refusal {
 }
 
 /// The first of the addresses that takes a connection.
-async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let stream = timeout(CONNECT, race(addresses.into_iter().map(TcpStream::connect))).await;
+async fn connect(addresses: Vec<SocketAddr>, until: Instant) -> io::Result<TcpStream> {
+    let stream = timeout_at(until, race(addresses.into_iter().map(TcpStream::connect))).await;
     let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     stream.set_nodelay(true)?;
     Ok(stream)
@@ -181,6 +182,8 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(30);
+
     /// Answers each question with the next of its answers, and the last one for ever.
     struct Answers(Mutex<Vec<Vec<IpAddr>>>);
 
@@ -214,7 +217,8 @@ mod tests {
     #[tokio::test]
     async fn what_no_rule_names_is_neither_looked_up_nor_connected_to() {
         let dialer = dialer(&[&[]]);
-        let refusal = dialer.dial(&target("evil.org:443"), &rules(&["a.org:443", "*.b.org:80"])).await.unwrap_err();
+        let refusal =
+            dialer.dial(&target("evil.org:443"), &rules(&["a.org:443", "*.b.org:80"]), LONG).await.unwrap_err();
         assert_eq!(refusal.kind, Kind::Denied);
         assert_eq!(refusal.outward, "may not reach evil.org:443; allowed: a.org:443, *.b.org:80");
     }
@@ -224,7 +228,8 @@ mod tests {
         let forbidden =
             ["127.0.0.1", "10.0.0.7", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0"];
         for address in forbidden {
-            let refusal = dialer(&[&[address]]).dial(&target("a.org:443"), &rules(&["a.org:443"])).await.unwrap_err();
+            let refusal =
+                dialer(&[&[address]]).dial(&target("a.org:443"), &rules(&["a.org:443"]), LONG).await.unwrap_err();
             assert_eq!(refusal.kind, Kind::Denied, "{address}");
             let canonical = address.parse::<IpAddr>().unwrap().to_canonical().to_string();
             assert!(refusal.inward.contains(&canonical) && !refusal.outward.contains(&canonical), "{refusal}");
@@ -253,7 +258,7 @@ mod tests {
             (vec![&*name], &*name, false),
             (vec![&*name], &*address, false),
         ] {
-            let dialed = dialer.dial(&target(asked), &rules(&rule)).await;
+            let dialed = dialer.dial(&target(asked), &rules(&rule), LONG).await;
             assert_eq!(dialed.is_ok(), opens, "{rule:?} {asked}: {dialed:?}");
         }
     }
@@ -265,21 +270,21 @@ mod tests {
         let dialer = dialer(&[&["2606:4700::dead"], &["127.0.0.1"]]);
         let asked = target(&format!("a.org:{port}"));
         let allowed = rules(&[&format!("a.org:{port}")]);
-        let addresses = dialer.addresses(&asked, &allowed).await.unwrap();
+        let addresses = dialer.addresses(&asked, &allowed, Instant::now() + LONG).await.unwrap();
         assert_eq!(addresses, ["[2606:4700::dead]:".to_owned() + &port.to_string()].map(|a| a.parse().unwrap()));
-        assert_eq!(dialer.addresses(&asked, &allowed).await.unwrap_err().kind, Kind::Denied);
+        assert_eq!(dialer.addresses(&asked, &allowed, Instant::now() + LONG).await.unwrap_err().kind, Kind::Denied);
         assert!(listener.accept().now_or_never().is_none(), "somebody connected");
     }
 
     #[tokio::test]
     async fn a_hosts_port_is_reached_wherever_it_is_bound_and_says_so_where_nobody_is() {
         let (listener, port) = listener().await;
-        assert!(dialer(&[&[]]).host_port(port).await.is_ok());
+        assert!(dialer(&[&[]]).host_port(port, LONG).await.is_ok());
         drop(listener);
-        let refusal = dialer(&[&[]]).host_port(port).await.unwrap_err();
+        let refusal = dialer(&[&[]]).host_port(port, LONG).await.unwrap_err();
         assert_eq!(refusal.outward, format!("cannot reach 127.0.0.1:{port}: the connection was refused"));
         if let Ok(six) = TcpListener::bind("[::1]:0").await {
-            assert!(dialer(&[&[]]).host_port(six.local_addr().unwrap().port()).await.is_ok());
+            assert!(dialer(&[&[]]).host_port(six.local_addr().unwrap().port(), LONG).await.is_ok());
         }
     }
 

@@ -1,7 +1,7 @@
 //! What became of each connection, and how much all of a server's together may do. Knows no protocol and no file.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Fault;
 
+use super::allowance::Allowance;
 use super::refusal::{Kind, Refusal};
 
 /// One connection, or the attempt at one.
@@ -24,7 +25,7 @@ pub struct Passage {
     pub target: String,
     /// `allow`, or the word of a [`Kind`].
     pub decision: &'static str,
-    /// Why not, for the log.
+    /// Why not, or why it was ended by us, for the log.
     pub reason: Option<String>,
     /// Bytes that left.
     pub bytes_out: u64,
@@ -47,13 +48,25 @@ pub trait Witness: Send + Sync {
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
-    /// Bytes of an instance's life, both directions together; `None` is no limit.
-    pub bytes: Option<u64>,
+    /// Bytes of a day, both directions and all instances together; `None` is no limit.
+    pub bytes_per_day: Option<u64>,
+    /// How long a connection may take to be made, its name's addresses included.
+    pub connect: Duration,
+    /// How long a client may take to say where it wants to go.
+    pub request: Duration,
+    /// How long nothing may pass on a connection.
+    pub idle: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { connections: 64, bytes: None }
+        Limits {
+            connections: 64,
+            bytes_per_day: None,
+            connect: Duration::from_secs(15),
+            request: Duration::from_secs(30),
+            idle: Duration::from_secs(3600),
+        }
     }
 }
 
@@ -68,8 +81,10 @@ pub struct Account {
     /// When the next connection would be taken up if all had come at that pace.
     due: Mutex<Option<Instant>>,
     free: Arc<Semaphore>,
+    today: Arc<Allowance>,
     connections: AtomicU64,
     refused: AtomicU64,
+    cut: AtomicU64,
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
 }
@@ -83,23 +98,29 @@ pub struct Usage {
     pub connections: u64,
     /// Connections that were not.
     pub refused: u64,
+    /// Connections that were made, and ended by a limit.
+    pub cut: u64,
     /// Bytes that left.
     pub bytes_out: u64,
     /// Bytes that came.
     pub bytes_in: u64,
+    /// Bytes of today, also of instances before this one.
+    pub bytes_today: u64,
 }
 
 impl Account {
-    /// Nothing used yet.
-    pub fn new(limits: Limits) -> Self {
+    /// Nothing used yet, but what other instances have used today.
+    pub fn new(limits: Limits, today: Arc<Allowance>) -> Self {
         let free = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
         let zero = || AtomicU64::new(0);
         Account {
             limits,
             due: Mutex::default(),
             free,
+            today,
             connections: zero(),
             refused: zero(),
+            cut: zero(),
             bytes_out: zero(),
             bytes_in: zero(),
         }
@@ -112,10 +133,11 @@ impl Account {
 
     /// The counters.
     pub fn usage(&self) -> Usage {
-        let [connections, refused, bytes_out, bytes_in] =
-            [&self.connections, &self.refused, &self.bytes_out, &self.bytes_in].map(|counter| counter.load(Relaxed));
+        let [connections, refused, cut, bytes_out, bytes_in] =
+            [&self.connections, &self.refused, &self.cut, &self.bytes_out, &self.bytes_in].map(|c| c.load(Relaxed));
         let open = self.limits.connections.saturating_sub(self.free.available_permits()) as u64;
-        Usage { open, connections, refused, bytes_out, bytes_in }
+        let bytes_today = self.today.used(Instant::now());
+        Usage { open, connections, refused, cut, bytes_out, bytes_in, bytes_today }
     }
 
     /// Waits until a connection may be taken up.
@@ -134,17 +156,17 @@ impl Account {
     fn enter(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let most = self.limits.connections;
         let limit = |text: String| Refusal::new(Kind::Limit, text);
-        if let Some(bytes) = self.limits.bytes.filter(|bytes| self.used() >= *bytes) {
-            return Err(limit(format!("may not send and receive more than {bytes} bytes")));
+        let now = Instant::now();
+        if let Some(bytes) = self.limits.bytes_per_day.filter(|bytes| self.today.used(now) >= *bytes) {
+            let minutes = self.today.left(now).as_secs().div_ceil(60);
+            let text =
+                format!("may not send and receive more than {bytes} bytes a day; the next begins in {minutes} min");
+            return Err(limit(text));
         }
         self.free
             .clone()
             .try_acquire_owned()
             .map_err(|_| limit(format!("may not have more than {most} connections at a time")))
-    }
-
-    fn used(&self) -> u64 {
-        self.bytes_out.load(Relaxed).saturating_add(self.bytes_in.load(Relaxed))
     }
 }
 
@@ -157,6 +179,8 @@ pub struct Open {
     permit: Option<OwnedSemaphorePermit>,
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
+    /// Why we have ended it, where we have.
+    cut: OnceLock<String>,
 }
 
 impl Open {
@@ -164,7 +188,8 @@ impl Open {
     pub(super) fn new(passage: Passage, account: Arc<Account>, witness: Arc<dyn Witness>) -> Self {
         let zero = || AtomicU64::new(0);
         let (bytes_out, bytes_in) = (zero(), zero());
-        Open { passage, began: Instant::now(), account, witness, permit: None, bytes_out, bytes_in }
+        let cut = OnceLock::new();
+        Open { passage, began: Instant::now(), account, witness, permit: None, bytes_out, bytes_in, cut }
     }
 
     /// Waits until it may be taken up at all.
@@ -203,14 +228,14 @@ impl Open {
     pub(super) fn out(&self, bytes: usize) -> bool {
         self.bytes_out.fetch_add(bytes as u64, Relaxed);
         self.account.bytes_out.fetch_add(bytes as u64, Relaxed);
-        self.may_go_on()
+        self.may_go_on(bytes)
     }
 
     /// Counts bytes that came; `false` when there were too many.
     pub(super) fn came(&self, bytes: usize) -> bool {
         self.bytes_in.fetch_add(bytes as u64, Relaxed);
         self.account.bytes_in.fetch_add(bytes as u64, Relaxed);
-        self.may_go_on()
+        self.may_go_on(bytes)
     }
 
     /// Bytes that came until now.
@@ -218,8 +243,22 @@ impl Open {
         self.bytes_in.load(Relaxed)
     }
 
-    fn may_go_on(&self) -> bool {
-        self.account.limits.bytes.is_none_or(|most| self.account.used() <= most)
+    /// What it and the others may.
+    pub(super) fn limits(&self) -> Limits {
+        self.account.limits
+    }
+
+    /// It is ended, since it does not keep to a limit; the first reason counts.
+    pub(super) fn cut(&self, why: String) {
+        tracing::info!(server = %self.passage.server, "egress to {} cut: {why}", self.passage.target);
+        let _ = self.cut.set(why);
+    }
+
+    fn may_go_on(&self, bytes: usize) -> bool {
+        let used = self.account.today.count(bytes as u64, Instant::now());
+        let Some(most) = self.account.limits.bytes_per_day.filter(|most| used > *most) else { return true };
+        self.cut(format!("it would have been more than {most} bytes a day"));
+        false
     }
 }
 
@@ -228,6 +267,10 @@ impl Drop for Open {
         // Whoever reads the record finds the place free.
         self.permit = None;
         let mut passage = self.passage.clone();
+        if let Some(why) = self.cut.take() {
+            self.account.cut.fetch_add(1, Relaxed);
+            passage.reason = Some(format!("cut: {why}"));
+        }
         passage.bytes_out = self.bytes_out.load(Relaxed);
         passage.bytes_in = self.bytes_in.load(Relaxed);
         passage.ms = u64::try_from(Duration::as_millis(&self.began.elapsed())).unwrap_or(u64::MAX);
@@ -241,7 +284,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_burst_is_taken_up_at_once_and_what_follows_at_its_pace() {
-        let account = Account::new(Limits::default());
+        let account = Account::new(Limits::default(), Arc::default());
         let began = Instant::now();
         for _ in 0..BURST {
             account.pace().await;

@@ -20,8 +20,8 @@ use super::rule::Target;
 use head::{Form, Incomplete, Request};
 use inside::Inside;
 
-/// How long a client may take to say where it wants to go.
-const ASK: Duration = Duration::from_secs(30);
+/// What a client is told, and the audit, that has not said in time where it wants to go.
+const LATE: &str = "sent no whole request in time";
 /// How long and how far a client is still listened to that has had its answer. To hang up on what it sends could take the
 /// answer away from it again.
 const LINGER: Duration = Duration::from_secs(2);
@@ -30,18 +30,22 @@ const LINGER_BYTES: usize = 1 << 20;
 /// Serves one connection to its end. An error means that it was not ended as it should be, so that it is to be reset.
 pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, egress: &Egress) -> io::Result<()> {
     let mut inside = Inside::new(stream);
-    match timeout(ASK, inside.first()).await {
+    let within = egress.policy().limits.request;
+    match timeout(within, inside.first()).await {
         Ok(Ok(Some(socks::VERSION))) => socks::serve(inside, egress).await,
         Ok(Ok(Some(_))) => http(inside, egress).await,
         // Who says nothing and goes has not asked for anything.
         Ok(Ok(None)) => inside.shutdown().await,
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        Err(_) => {
+            egress.malformed(LATE).await;
+            Err(io::ErrorKind::TimedOut.into())
+        }
     }
 }
 
 async fn http(mut inside: Inside<impl AsyncRead + AsyncWrite + Unpin>, egress: &Egress) -> io::Result<()> {
-    let request = match timeout(ASK, read(&mut inside, head::request)).await {
+    let request = match timeout(egress.policy().limits.request, read(&mut inside, head::request)).await {
         Ok(Ok(request)) => request,
         Ok(Err(Unread::Broken(error))) => return Err(error),
         Ok(Err(Unread::Malformed(why))) => {
@@ -49,7 +53,7 @@ async fn http(mut inside: Inside<impl AsyncRead + AsyncWrite + Unpin>, egress: &
             return answer(inside, egress, &refusal).await;
         }
         Err(_) => {
-            let refusal = egress.malformed("sent no whole request in time").await;
+            let refusal = egress.malformed(LATE).await;
             return answer(inside, egress, &refusal).await;
         }
     };

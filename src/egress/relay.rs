@@ -12,8 +12,8 @@ use super::passage::Open;
 
 /// What is carried at once.
 const PIECE: usize = 64 << 10;
-/// How long a connection of which one direction has ended may be quiet. One that is open both ways may be for ever: pools
-/// keep connections.
+/// How long a connection of which one direction has ended may be quiet, where it may be as long otherwise: pools keep
+/// connections, but nobody one that is half gone.
 const HALF: Duration = Duration::from_secs(300);
 
 /// When something was carried last.
@@ -30,15 +30,19 @@ impl Clock {
         self.last.store(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Resolves when a connection of which one direction has ended was quiet for too long.
-    async fn quiet(&self) {
+    /// Resolves when the connection was quiet for too long, to why that is.
+    async fn quiet(&self, idle: Duration) -> String {
+        let half = HALF.min(idle);
         loop {
-            let until = self.began + Duration::from_millis(self.last.load(Relaxed)) + HALF;
-            match self.half.load(Relaxed) {
-                true if Instant::now() >= until => return,
-                true => tokio::time::sleep_until(until).await,
-                false => tokio::time::sleep(HALF).await,
+            let one_way = self.half.load(Relaxed);
+            let may = if one_way { half } else { idle };
+            let until = self.began + Duration::from_millis(self.last.load(Relaxed)) + may;
+            if Instant::now() >= until {
+                let after = if one_way { ", and one side had ended" } else { "" };
+                return format!("nothing passed for {}{after}", humantime::format_duration(may));
             }
+            // One side may end meanwhile.
+            tokio::time::sleep_until(until.min(Instant::now() + half)).await;
         }
     }
 }
@@ -57,7 +61,10 @@ pub async fn relay(
     let back = carry(from_outside, to_inside, |bytes| open.came(bytes), &clock);
     let carried = tokio::select! {
         carried = async { tokio::try_join!(out, back).map(drop) } => carried,
-        () = clock.quiet() => Err(io::ErrorKind::TimedOut.into()),
+        why = clock.quiet(open.limits().idle) => {
+            open.cut(why);
+            Err(io::ErrorKind::TimedOut.into())
+        }
     };
     if carried.is_err() {
         let _ = outside.set_zero_linger();

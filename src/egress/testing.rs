@@ -82,5 +82,8 @@ pub(super) fn with(rules: &[&str], host_ports: &[u16], limits: Limits, seen: See
         limits,
     };
     let seen = Arc::new(seen);
-    (Arc::new(Egress::new(policy, Arc::new(Everywhere("127.0.0.1".parse().unwrap())), seen.clone())), seen)
+    (
+        Arc::new(Egress::new(policy, Arc::default(), Arc::new(Everywhere("127.0.0.1".parse().unwrap())), seen.clone())),
+        seen,
+    )
 }

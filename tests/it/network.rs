@@ -5,23 +5,9 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener};
 
 use serde_json::{Value, json};
 
-use crate::support::engine::{self, FIXTURE_SERVER, containers, docker};
+use crate::support::dialling::{self, dialler, of_role, passages};
+use crate::support::engine::{self, containers, docker};
 use crate::support::{PATIENCE, Serving, Site, contained, wait_for, wait_until};
-
-/// The fixture server with one tool more, which runs what it is told.
-const RUNNING: &str = r#"
-import sys
-sys.path.insert(0, "/srv")
-import server
-
-@server.tool("Runs a program, and shows what it calls `found`.", program="string")
-def run(call):
-    names = {}
-    exec(call.arg("program", ""), names)
-    return server.shown(names["found"])
-
-server.main()
-"#;
 
 /// What the programs begin with.
 pub const PRELUDE: &str = r#"
@@ -60,17 +46,9 @@ def tunnel(host, port, path):
     return connection.getresponse().read().decode()
 "#;
 
-/// The entry of a server that may reach what the lines say.
-pub fn reaching(name: &str, lines: &str) -> String {
-    engine::build_fixture_server();
-    let command = format!("[\"python3\", \"-u\", \"-c\", {RUNNING:?}]");
-    format!("[servers.{name}]\nimage = \"{FIXTURE_SERVER}\"\ncommand = {command}\n{lines}\n")
-}
-
 /// What a program on a server finds.
 pub fn found(serving: &mut Serving, server: &str, program: &str) -> Value {
-    let text = serving.text(&format!("{server}__run"), json!({ "program": format!("{PRELUDE}\n{program}") }));
-    serde_json::from_str(&text).unwrap()
+    dialling::found(serving, server, &format!("{PRELUDE}\n{program}"))
 }
 
 /// A service of the host's that answers with what it was sent, behind its name.
@@ -120,30 +98,14 @@ fn bridge() -> String {
     Ipv4Addr::from(u32::from_str_radix(&hex, 16).unwrap().to_le_bytes()).to_string()
 }
 
-/// The ids of a gateway's containers of a role.
-fn of_role(gateway: &str, role: &str) -> Vec<String> {
-    let filters = [format!("label=org.bulkhead.gateway={gateway}"), format!("label=org.bulkhead.role={role}")];
-    let listed = docker(&["ps", "--no-trunc", "--quiet", "--filter", &filters[0], "--filter", &filters[1]]);
-    listed.lines().map(str::to_owned).collect()
-}
-
-/// The records of what a server reached, once there are so many.
-fn passages(site: &Site, server: &str, count: usize) -> Vec<Value> {
-    wait_for(&format!("{count} records of {server}"), PATIENCE, || {
-        let all: Vec<Value> = site.records("egress").into_iter().filter(|r| r["server"] == *server).collect();
-        assert!(all.len() <= count, "{all:?}");
-        (all.len() == count).then_some(all)
-    })
-}
-
 #[test]
 fn a_port_of_the_host_is_its_own_and_nobody_elses_and_nothing_else_is_there() {
     let (granted, other) = (echo("127.0.0.1:0", "granted"), echo("127.0.0.1:0", "other"));
     let everywhere = echo("0.0.0.0:0", "everywhere");
     let config = [
-        reaching("db", &format!("host_ports = [{granted}]")),
-        reaching("second", &format!("host_ports = [{other}]")),
-        reaching("plain", ""),
+        dialler("db", &format!("host_ports = [{granted}]")),
+        dialler("second", &format!("host_ports = [{other}]")),
+        dialler("plain", ""),
     ];
     let site = Site::new(&config.concat());
     let mut serving = site.open();
@@ -220,7 +182,7 @@ fn a_host_is_reached_by_its_name_and_what_is_not_listed_is_refused_in_words() {
     let (port, hidden) = (pages(), pages());
     // Only the literal lets a name lead to the host's own loopback.
     let rules = format!("egress = [\"localhost:{port}\", \"127.0.0.1:{port}\", \"localhost:{hidden}\"]");
-    let site = Site::new(&reaching("web", &rules));
+    let site = Site::new(&dialler("web", &rules));
     let mut serving = site.open();
     let program = format!(
         r#"
@@ -264,7 +226,7 @@ found = {{
 #[test]
 fn a_guard_that_ends_takes_its_server_along_and_the_next_call_has_both_anew() {
     let (granted, other) = (echo("127.0.0.1:0", "granted"), echo("127.0.0.1:0", "other"));
-    let site = Site::new(&reaching("db", &format!("host_ports = [{granted}]")));
+    let site = Site::new(&dialler("db", &format!("host_ports = [{granted}]")));
     let mut serving = site.open();
     let ways = format!("found = [reach('127.0.0.1', {granted}), reach('127.0.0.1', {other}), reach('1.1.1.1', 443)]");
     let expected = json!(["open", "ECONNREFUSED", "ENETUNREACH"]);
@@ -296,7 +258,7 @@ fn a_guard_that_ends_takes_its_server_along_and_the_next_call_has_both_anew() {
 #[test]
 fn kill_9_leaves_neither_a_server_nor_its_guard() {
     let port = echo("127.0.0.1:0", "granted");
-    let site = Site::alone(&reaching("db", &format!("host_ports = [{port}]")));
+    let site = Site::alone(&dialler("db", &format!("host_ports = [{port}]")));
     let mut serving = site.open();
     assert_eq!(found(&mut serving, "db", &format!("found = reach('127.0.0.1', {port})")), "open");
     let gateway = site.gateway();
@@ -308,7 +270,7 @@ fn kill_9_leaves_neither_a_server_nor_its_guard() {
 #[test]
 fn a_connection_that_cannot_be_recorded_is_not_made() {
     let port = echo("127.0.0.1:0", "granted");
-    let site = Site::new(&reaching("db", &format!("host_ports = [{port}]")));
+    let site = Site::new(&dialler("db", &format!("host_ports = [{port}]")));
     let mut serving = site.open();
     let program = format!(
         r#"
@@ -343,7 +305,7 @@ found = "begun"
 #[test]
 fn a_connection_that_is_open_at_the_end_has_its_record() {
     let port = echo("127.0.0.1:0", "granted");
-    let site = Site::new(&reaching("db", &format!("host_ports = [{port}]")));
+    let site = Site::new(&dialler("db", &format!("host_ports = [{port}]")));
     let mut serving = site.open();
     let hold = format!(
         "import builtins\nbuiltins.held = socket.create_connection(('127.0.0.1', {port}))\n\
@@ -358,7 +320,7 @@ fn a_connection_that_is_open_at_the_end_has_its_record() {
 
 #[test]
 fn a_server_that_does_not_start_leaves_no_guard() {
-    let site = Site::new(&reaching("broken", "host_ports = [1]\nargs = [\"--exit-at-start\", \"3\"]"));
+    let site = Site::new(&dialler("broken", "host_ports = [1]\nargs = [\"--exit-at-start\", \"3\"]"));
     let mut serving = site.open();
     let told = serving.failure("broken__run", json!({ "program": "" }));
     assert!(told.contains("told to exit at start") && told.contains("exit code 3"), "{told}");

@@ -12,7 +12,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::network::{PRELUDE, found, reaching};
+use crate::network::{PRELUDE, found};
+use crate::support::dialling::dialler;
 use crate::support::engine::{self, Cable, containers, try_docker};
 use crate::support::serving::text_of;
 use crate::support::site::open_to_all;
@@ -250,8 +251,8 @@ def tried(port):
 fn a_way_out_that_is_taken_away_is_cut_before_the_reload_is_acknowledged() {
     let (direct, named, kept) = (Port::new(), Port::new(), Port::new());
     let (d, n, k) = (direct.number(), named.number(), kept.number());
-    let db = |ports: &str| reaching("db", &format!("host_ports = {ports}"));
-    let web = |more: &str| reaching("web", &format!("egress = [\"127.0.0.1:{k}\"{more}]"));
+    let db = |ports: &str| dialler("db", &format!("host_ports = {ports}"));
+    let web = |more: &str| dialler("web", &format!("egress = [\"127.0.0.1:{k}\"{more}]"));
     let site = Site::new(&(db(&format!("[{d}, {k}]")) + &web(&format!(", \"127.0.0.1:{n}\""))));
     let mut serving = site.open();
     let connect = format!("socket.create_connection(('127.0.0.1', {d}), 20)");
@@ -296,7 +297,7 @@ fn what_is_gone_or_has_not_come_up_yet_reaches_nothing_any_more_either() {
         let image = engine::FIXTURE_SERVER;
         format!("[servers.coming]\nimage = \"{image}\"\ncommand = [\"python3\", \"-c\", {program:?}]\n{ports}\n")
     };
-    let db = reaching("db", &format!("host_ports = [{}]", gone.number()));
+    let db = dialler("db", &format!("host_ports = [{}]", gone.number()));
     let site = Site::new(&(db + &entry(&format!("host_ports = [{}]", coming.number()))));
     let mut serving = site.open();
     let connect = format!("socket.create_connection(('127.0.0.1', {}), 20)", gone.number());
@@ -313,7 +314,7 @@ fn what_is_gone_or_has_not_come_up_yet_reaches_nothing_any_more_either() {
 #[test]
 fn a_way_out_that_is_kept_is_not_cut_by_what_else_is_changed() {
     let port = Port::new();
-    let db = |more: &str| reaching("db", &format!("host_ports = [{}]\n{more}", port.number()));
+    let db = |more: &str| dialler("db", &format!("host_ports = [{}]\n{more}", port.number()));
     let site = Site::new(&db(""));
     let mut serving = site.open();
     let connect = format!("socket.create_connection(('127.0.0.1', {}), 20)", port.number());
@@ -587,7 +588,7 @@ fn what_is_approved_is_read_anew() {
 #[test]
 fn kill_9_right_after_a_reload_leaves_nothing() {
     let port = Port::new();
-    let db = |more: &str| reaching("db", &format!("host_ports = [{}]\n{more}", port.number()));
+    let db = |more: &str| dialler("db", &format!("host_ports = [{}]\n{more}", port.number()));
     let site = Site::alone(&(db("") + &contained("fx", &[])));
     let mut serving = site.open();
     count(&mut serving, "fx");

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub mod dialling;
 pub mod engine;
+pub mod namespaces;
 pub mod second_engine;
 pub mod serving;
 pub mod site;
+pub mod world;
 
 pub use second_engine::SecondEngine;
 pub use serving::Serving;

@@ -1,5 +1,6 @@
 //! The keys that confine a server in its container. Knows nothing of how an engine is told.
 
+mod egress_limits;
 mod network;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ use crate::config::fault::quoted;
 use crate::config::mounts::{Guard, target, within};
 use crate::config::reader::{Field, Reader};
 use crate::config::{GUARD, Mount, Network, Resources, Total};
+use crate::egress::passage::Limits;
 
 use super::gateway::set;
 use super::limits::{LEAST_CPUS, LEAST_MEMORY, memory};
@@ -20,13 +22,26 @@ const RESOURCES: Resources = Resources { memory: 512 << 20, cpus: 1.0, pids: 256
 const UID: u32 = 10001;
 
 /// The keys that only a container can keep.
-const KEYS: [&str; 11] =
-    ["memory", "cpus", "pids", "network", "egress", "host_ports", "state", "cache", "mounts", "writable_root", "user"];
+const KEYS: [&str; 12] = [
+    "memory",
+    "cpus",
+    "pids",
+    "network",
+    "egress",
+    "host_ports",
+    "egress_limits",
+    "state",
+    "cache",
+    "mounts",
+    "writable_root",
+    "user",
+];
 
 /// Everything that confines a server.
 pub(super) struct Compartment {
     pub(super) resources: Resources,
     pub(super) network: Network,
+    pub(super) egress_limits: Limits,
     pub(super) state: Option<String>,
     pub(super) cache: bool,
     pub(super) mounts: Vec<Mount>,
@@ -39,6 +54,7 @@ impl Default for Compartment {
         Compartment {
             resources: RESOURCES,
             network: Network::None,
+            egress_limits: Limits::default(),
             state: None,
             cache: false,
             mounts: Vec::new(),
@@ -59,7 +75,8 @@ pub(super) fn compartment(r: &mut Reader<'_>, guard: &Guard, total: &Total) -> C
     let network = network::network(r);
     let left = left(r, &network, total);
     let resources = resources(r, &left);
-    let mut found = Compartment { resources, network, ..Compartment::default() };
+    let egress_limits = egress_limits::egress_limits(r);
+    let mut found = Compartment { resources, network, egress_limits, ..Compartment::default() };
     found.state = r.get("state").and_then(|f| f.parse(target));
     set(&mut found.cache, r.get("cache").and_then(|f| f.boolean()));
     set(&mut found.writable_root, r.get("writable_root").and_then(|f| f.boolean()));

@@ -21,6 +21,8 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         min_role: _,
         tools: _,
         limits: _,
+        // How much a connection may carry is said to the gateway alone.
+        egress_limits: _,
         timeout: _,
         max_time: _,
         start_timeout: _,

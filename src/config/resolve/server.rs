@@ -15,7 +15,7 @@ use super::texts::Texts;
 use super::{compartment, digest, environment, limits, tools};
 
 /// Every key of a server, for those who must tell them from keys of other clients.
-pub(in crate::config) const KEYS: [&str; 34] = [
+pub(in crate::config) const KEYS: [&str; 35] = [
     "package",
     "with",
     "executable",
@@ -40,6 +40,7 @@ pub(in crate::config) const KEYS: [&str; 34] = [
     "network",
     "egress",
     "host_ports",
+    "egress_limits",
     "state",
     "cache",
     "mounts",
@@ -114,6 +115,7 @@ pub(super) fn server(name: Option<ServerName>, mut r: Reader<'_>, around: &Surro
         tools,
         resources: compartment.resources,
         network: compartment.network,
+        egress_limits: compartment.egress_limits,
         env: variables.values,
         share,
         state: compartment.state,

@@ -197,6 +197,7 @@ impl Pool {
             }
         };
         let image = self.engine.image(reference).await.map_err(|fault| absent(server, reference, fault))?;
+        let today = self.allowances.of(server.name.as_str(), owner);
         let owner = self.owner.for_principal(owner);
         let left = || deadline.saturating_duration_since(Instant::now());
         let Some(policy) = policy(server) else {
@@ -218,7 +219,8 @@ impl Pool {
             }
         };
         let policy = Policy { instance: confined.container.clone(), ..policy };
-        let egress = Arc::new(Egress::new(policy, Arc::new(System), Arc::new(Recorded(self.audit.clone()))));
+        let witness = Arc::new(Recorded(self.audit.clone()));
+        let egress = Arc::new(Egress::new(policy, today, Arc::new(System), witness));
         let (link, way) = met.serve(guard, egress, confined.link);
         Ok((Confined { link, ..confined }, Some(way)))
     }

@@ -19,7 +19,7 @@ use super::inside::Inside;
 
 /// What is carried at once.
 const PIECE: usize = 64 << 10;
-/// How long the other side may be quiet…
+/// How long the other side may be quiet, where connections may be as long otherwise…
 const QUIET: Duration = Duration::from_secs(300);
 /// …and how long when the client has ended its side: mostly it is gone, since no answer interests it any more.
 const GONE: Duration = Duration::from_secs(30);
@@ -136,6 +136,12 @@ async fn receive(
             Err(Incomplete::More) => {}
         }
         match more(from, &mut piece, open).await {
+            Err(error) if interim == 0 && error.kind() == io::ErrorKind::TimedOut => {
+                return Ok(Done::Unanswered("nothing came in time"));
+            }
+            Err(error) if interim == 0 && error.kind() == io::ErrorKind::QuotaExceeded => {
+                return Ok(Done::Unanswered("it would have been more bytes than are allowed in a day"));
+            }
             Ok(0) | Err(_) if interim == 0 => return Ok(Done::Unanswered("the connection ended before one")),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {}
@@ -153,7 +159,11 @@ async fn receive(
 
 async fn more(from: &mut (impl AsyncRead + Unpin), piece: &mut BytesMut, open: &Open) -> io::Result<usize> {
     piece.reserve(PIECE);
-    let read = timeout(QUIET, from.read_buf(piece)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let quiet = QUIET.min(open.limits().idle);
+    let read = timeout(quiet, from.read_buf(piece)).await.unwrap_or_else(|_| {
+        open.cut(format!("nothing came for {}", humantime::format_duration(quiet)));
+        Err(io::ErrorKind::TimedOut.into())
+    })?;
     counted(open.came(read))?;
     Ok(read)
 }

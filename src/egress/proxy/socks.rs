@@ -13,7 +13,7 @@ use crate::egress::relay::relay;
 use crate::egress::rule::Target;
 
 use super::inside::Inside;
-use super::{ASK, linger};
+use super::{LATE, linger};
 
 /// The first byte of everything that is said.
 pub(super) const VERSION: u8 = 5;
@@ -43,9 +43,12 @@ enum Asked {
 }
 
 pub(super) async fn serve(mut inside: Inside<impl AsyncRead + AsyncWrite + Unpin>, egress: &Egress) -> io::Result<()> {
-    let asked = match timeout(ASK, ask(&mut inside)).await {
+    let asked = match timeout(egress.policy().limits.request, ask(&mut inside)).await {
         Ok(asked) => asked?,
-        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        Err(_) => {
+            egress.malformed(LATE).await;
+            return Err(io::ErrorKind::TimedOut.into());
+        }
     };
     let reply = match asked {
         Asked::Method => {

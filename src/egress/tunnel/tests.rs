@@ -146,7 +146,7 @@ async fn who_reads_slowly_holds_up_the_sender_and_nobody_else() {
 #[tokio::test]
 async fn connections_and_bytes_have_limits() {
     let (listener, port) = listener().await;
-    let limits = Limits { connections: 2, bytes: Some(1000) };
+    let limits = Limits { connections: 2, bytes_per_day: Some(1000), ..Limits::default() };
     let (egress, seen) = egress(&[], &[port], limits);
     let (request, _task) = guard(&egress).await;
     let (_, mut first, mut receive) = ask(&request, "0").await;
@@ -159,7 +159,9 @@ async fn connections_and_bytes_have_limits() {
     let mut got = Vec::new();
     let _ = outside.read_to_end(&mut got).await;
     assert_eq!(got.len(), 0, "what is too much does not leave");
-    seen.passages(2).await;
+    let cut = seen.passages(2).await.remove(1);
+    let why = "cut: it would have been more than 1000 bytes a day";
+    assert_eq!((cut.decision, cut.reason.as_deref(), egress.usage().cut), ("allow", Some(why), 1));
     assert_eq!(ask(&request, "0").await.0, StatusCode::BAD_GATEWAY);
     assert_eq!(seen.passages(3).await[2].decision, "limit");
 }

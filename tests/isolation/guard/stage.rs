@@ -190,7 +190,7 @@ impl Guarded {
             }
         });
         let seen = Arc::new(Seen::default());
-        let egress = Arc::new(Egress::new(policy, Arc::new(Here), seen.clone()));
+        let egress = Arc::new(Egress::new(policy, Arc::default(), Arc::new(Here), seen.clone()));
         let tunnel = Tunnel::meet(over(bytes.boxed(), input), egress.policy().limits, LONG).await?;
         let task = tokio::spawn(tunnel.serve(egress.clone()));
         Ok(Guarded { id, egress, seen, task })

@@ -129,7 +129,7 @@ impl SecondEngine {
             let (id, rest) = line.split_once(' ').unwrap();
             match self.try_docker(&["container", "inspect", id]) {
                 Err(error) if error.contains("No such container") => {
-                    eprintln!("listed, though removed: {line}");
+                    let _ = writeln!(std::io::stderr(), "listed, though removed: {line}");
                     None
                 }
                 _ => Some(rest.to_owned()),

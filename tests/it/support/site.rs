@@ -205,10 +205,11 @@ impl Site {
         record
     }
 
-    /// Every audit record so far.
+    /// Every audit record so far; one that is being written is none yet.
     pub fn audit(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.audit_file()).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The records of one kind.

@@ -117,6 +117,7 @@ fn what_an_unisolated_or_remote_server_cannot_keep_is_refused() {
         "user = 5",
         "egress = [\"a.org:1\"]",
         "host_ports = [1]",
+        "egress_limits = {}",
     ]) {
         let name = key.split(' ').next().unwrap();
         assert_eq!(
@@ -226,6 +227,22 @@ fn what_may_be_reached_is_told_in_full_or_refused() {
                 .to_owned(),
         ),
     ] {
+        assert_eq!(of_server(line), said);
+    }
+    for (limits, said) in [
+        ("connection = 1", "unknown key \"connection\" in servers.s.egress_limits; did you mean \"connections\"?"),
+        ("bytes = \"1g\"", "unknown key \"bytes\" in servers.s.egress_limits"),
+        ("connections = 0", "servers.s.egress_limits.connections must be from 1 to 1024, not 0"),
+        ("connections = 1025", "servers.s.egress_limits.connections must be from 1 to 1024, not 1025"),
+        ("bytes_per_day = 5", "servers.s.egress_limits.bytes_per_day must be a string, not a number"),
+        ("idle = \"0s\"", "servers.s.egress_limits.idle \"0s\" is not between \"1ms\" and \"168h\""),
+        ("connect = \"11m\"", "servers.s.egress_limits.connect must be at most \"10m\", not \"11m\""),
+        ("request = \"11m\"", "servers.s.egress_limits.request must be at most \"10m\", not \"11m\""),
+    ] {
+        assert_eq!(of_server(&format!("host_ports = [1]\negress_limits = {{ {limits} }}")), said);
+    }
+    for line in ["egress_limits = { idle = \"1h\" }", "network = \"none\"\negress_limits = {}"] {
+        let said = "servers.s.egress_limits limits nothing: it is for what egress and host_ports let a server reach";
         assert_eq!(of_server(line), said);
     }
     let many: Vec<u16> = (1..=65).collect();

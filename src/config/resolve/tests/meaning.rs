@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::config::testing::{json, loaded, toml};
 use crate::config::{Config, Names, Network, RateLimits, Run, Runner, Server, Share, Start, Sync};
+use crate::egress::passage::Limits;
 use crate::egress::rule::{Rule, Rules};
 use crate::name::Role;
 
@@ -164,6 +165,30 @@ fn every_key_is_kept() {
     assert_eq!((reason.as_str(), command.join(" ").as_str()), ("needs the host's GPU driver", "gpu-mcp --stdio -v"));
     let order: Vec<_> = config.servers.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(order, ["time", "repl", "gpu"], "the order of the file");
+}
+
+#[test]
+fn limits_of_what_may_be_reached_have_defaults_and_change_nothing_of_what_runs() {
+    let of = |lines: &str| only(toml(&format!("[servers.a]\nimage = \"i\"\nhost_ports = [1]\n{lines}")));
+    let defaults = Limits {
+        connections: 64,
+        bytes_per_day: None,
+        connect: Duration::from_secs(15),
+        request: Duration::from_secs(30),
+        idle: Duration::from_secs(3600),
+    };
+    assert_eq!(of("").egress_limits, defaults);
+    assert_eq!(of("egress_limits = { connections = 3 }").egress_limits, Limits { connections: 3, ..defaults });
+    let all = "egress_limits = { connections = 1024, bytes_per_day = \"1g\", connect = \"5s\", request = \"10m\", \
+               idle = \"90ms\" }";
+    let said = Limits {
+        connections: 1024,
+        bytes_per_day: Some(1 << 30),
+        connect: Duration::from_secs(5),
+        request: Duration::from_secs(600),
+        idle: Duration::from_millis(90),
+    };
+    assert_eq!((of(all).egress_limits, of(all).digest), (said, of("").digest));
 }
 
 #[test]
