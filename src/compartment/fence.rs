@@ -203,7 +203,7 @@ impl Fence {
         );
         let making = Lan::make(engine, format!("bulkhead-{}-{nonce:.8}", server.name.slug()), labels);
         let late = || Fault::new(Class::Timeout, format!("its network was not made within {within:?}"));
-        let made = tokio::time::timeout(within, making).await.unwrap_or_else(|_| Err(late()));
+        let made = tokio::time::timeout(within, Box::pin(making)).await.unwrap_or_else(|_| Err(late()));
         let (lan, place) = made.map_err(unusable)?;
         let bounds = Arc::new(Bounds::of(place, here));
         let left = within.saturating_sub(began.elapsed());
@@ -211,7 +211,8 @@ impl Fence {
             let compartment = Compartment::fencing(&server.name, &own, &image, owner, lease, &bounds)?;
             super::start(engine, compartment, left).await
         };
-        let confined = match started.await {
+        // Starts are large, and this one is part of another one's.
+        let confined = match Box::pin(started).await {
             Ok(confined) => confined,
             Err(fault) => {
                 lan.remove().await;

@@ -25,8 +25,9 @@ const LOOPBACK: u32 = 1;
 const FOUR: u8 = 2;
 const SIX: u8 = 10;
 
-/// What the table and its chain are called.
+/// What the table and its chain are called, and the chain for what passes through.
 const NAME: &str = "fence";
+const PASSING: &str = "passing";
 
 /// Kinds of messages (linux/netfilter/nf_tables.h).
 const BEGIN: u16 = 16;
@@ -36,7 +37,8 @@ const NEW_TABLE: u16 = SUBSYSTEM << 8;
 const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
 const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
 
-/// What leaves, and what becomes of it.
+/// What passes through, what leaves, and what becomes of it.
+const FORWARD: u32 = 2;
 const OUTPUT: u32 = 3;
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
@@ -122,17 +124,19 @@ fn four(plan: &Plan) -> Vec<Message> {
     rules
 }
 
-/// A table with one chain, which lets through what stays here and then does as the rules say; what they say nothing of
-/// goes nowhere.
+/// A table with a chain that lets through what stays here and then does as the rules say; what they say nothing of goes
+/// nowhere, nor does what only passes through.
 fn batch(family: u8, rules: Vec<Message>) -> Vec<Message> {
     let table = Message::new(NEW_TABLE, CREATE, &header(family), Attributes::default().text(1, NAME));
-    let hook = Attributes::default().big(1, OUTPUT).big(2, 0);
-    let chain = Attributes::default().text(1, NAME).text(3, NAME).nest(4, hook).big(5, DROP).text(7, "filter");
-    let chain = Message::new(NEW_CHAIN, CREATE, &header(family), chain);
+    let chain = |name: &str, hook: u32| {
+        let hook = Attributes::default().big(1, hook).big(2, 0);
+        let chain = Attributes::default().text(1, NAME).text(3, name).nest(4, hook).big(5, DROP).text(7, "filter");
+        Message::new(NEW_CHAIN, CREATE, &header(family), chain)
+    };
     let here = Rule::default().meta(OUT_DEVICE).is(&LOOPBACK.to_ne_bytes()).then(ACCEPT, family);
     let begin = Message::silent(BEGIN, &edge());
     let end = Message::silent(END, &edge());
-    [begin, table, chain, here].into_iter().chain(rules).chain([end]).collect()
+    [begin, table, chain(PASSING, FORWARD), chain(NAME, OUTPUT), here].into_iter().chain(rules).chain([end]).collect()
 }
 
 fn header(family: u8) -> [u8; 4] {

@@ -174,11 +174,11 @@ impl Pool {
                 Ok((compartment::start(&self.engine, compartment, left(deadline)).await?, None))
             }
             Network::Guarded { .. } => {
-                let (confined, way) = self.behind_a_guard(entry, &image, &owner, lease, deadline).await?;
+                let (confined, way) = Box::pin(self.behind_a_guard(entry, &image, &owner, lease, deadline)).await?;
                 Ok((confined, Some(way)))
             }
             Network::Bridge => {
-                let (confined, way) = self.within_a_fence(entry, &image, &owner, lease, deadline).await?;
+                let (confined, way) = Box::pin(self.within_a_fence(entry, &image, &owner, lease, deadline)).await?;
                 Ok((confined, Some(way)))
             }
         }
