@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use bollard::models::{Ipam, IpamConfig, NetworkConnectRequest, NetworkCreateRequest};
-use bollard::query_parameters::ListNetworksOptions;
+use bollard::models::{ContainerCreateBody, HostConfig, Ipam, IpamConfig, NetworkConnectRequest, NetworkCreateRequest};
+use bollard::query_parameters::{CreateContainerOptions, ListNetworksOptions, RemoveContainerOptionsBuilder};
 use bulkhead::compartment::Lease;
 use bulkhead::config::Server;
 use bulkhead::error::{Class, Fault};
@@ -205,11 +205,20 @@ async fn what_comes_to_the_network_before_the_server_is_found_out() {
     is_clean(&gateway).await;
 
     let (fence, link) = gateway.fence(&bridged()).await.unwrap();
-    let (other, other_link) = gateway.fence(&bridged()).await.unwrap();
-    docker().await.connect_network(&fence.bounds().place.id, connect(other.container())).await.unwrap();
+    let host = HostConfig { network_mode: Some(fence.bounds().place.name.clone()), ..HostConfig::default() };
+    let other = ContainerCreateBody {
+        image: Some("bulkhead/fixture".to_owned()),
+        cmd: Some(["sleep", "60"].map(str::to_owned).to_vec()),
+        labels: Some(gateway.owner.labels(Lease::from_now(LONG))),
+        host_config: Some(host),
+        ..ContainerCreateBody::default()
+    };
+    let other = docker().await.create_container(None::<CreateContainerOptions>, other).await.unwrap().id;
+    docker().await.start_container(&other, None).await.unwrap();
     let fault = gateway.start_fenced(&bridged(), &fence).await.err().expect("a refusal");
+    let force = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+    docker().await.remove_container(&other, Some(force)).await.unwrap();
     assert!(fault.outward.contains("(fence)") && fault.inward.contains("other containers in it"), "{}", fault.inward);
-    other_link.process.end(Duration::ZERO).await;
     link.process.end(Duration::ZERO).await;
     is_clean(&gateway).await;
 }

@@ -109,7 +109,7 @@ fn networks(gateway: &str) -> Vec<String> {
 /// its public address.
 const SERVICES: &str = r#"
 import socket, struct, sys, threading
-public, port = sys.argv[1], int(sys.argv[2])
+public, private, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 def streams():
     l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     l.bind(("0.0.0.0", port)); l.listen()
@@ -120,7 +120,7 @@ def datagrams():
     while True:
         _, whence = s.recvfrom(99); s.sendto(b"town", whence)
 def names():
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("0.0.0.0", 53))
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((private, 53))
     while True:
         q, whence = s.recvfrom(999)
         end = q.index(b"\0", 12) + 5
@@ -174,7 +174,7 @@ impl Town {
         }
         let port = 7007;
         let mut services = Command::new("ip")
-            .args(["netns", "exec", &name, "python3", "-c", SERVICES, &public, &port.to_string()])
+            .args(["netns", "exec", &name, "python3", "-c", SERVICES, &public, &private, &port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -360,6 +360,7 @@ found = {{
     let text = site.prints(&["status", "web"]);
     assert!(text.contains("the internet (public IPv4 addresses)") && text.contains(&names), "{text}");
     assert!(text.contains("28 of 28 controls proven") && text.contains("public addresses alone"), "{text}");
+    assert!(text.contains("cannot reach the host, other containers, private and link-local networks"), "{text}");
     let instance = &shown["instances"][0];
     let controls = |of: &Value| of["evidence"]["controls"].as_array().unwrap().clone();
     for all in [controls(instance), controls(&instance["fence"])] {
