@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use super::proxy::{Call, Failure, Proxy};
 use super::support::{FIXTURE, Gateway, LONG, docker, server};
 
+type Change = Box<dyn Fn(&mut Value) + Send + Sync>;
+
 fn bridged() -> Server {
     server(&format!("image = {FIXTURE:?}\nnetwork = \"bridge\""))
 }
@@ -96,7 +98,7 @@ async fn refused(proxy: &Proxy) -> Fault {
 #[tokio::test]
 async fn a_network_that_is_another_than_asked_for_is_found_out() {
     let icc = "com.docker.network.bridge.enable_icc";
-    let changes: [(&str, Box<dyn Fn(&mut Value) + Send + Sync>); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("icc on", Box::new(move |body| body["Options"][icc] = json!("true"))),
         ("no options", Box::new(|body| body["Options"] = json!({}))),
         ("attachable", Box::new(|body| body["Attachable"] = json!(true))),
@@ -132,7 +134,7 @@ async fn a_fence_that_does_not_stand_is_found_out() {
         let rest = body["Entrypoint"].as_array().unwrap()[6..].to_vec();
         body["Entrypoint"] = rest.into();
     };
-    let changes: [(&str, &[&str], Box<dyn Fn(&mut Value) + Send + Sync>); 8] = [
+    let changes: [(&str, &[&str], Change); 8] = [
         ("no fence", &["capabilities", "user", "fence", "program"], Box::new(unfenced)),
         (
             "a fence with a hole",

@@ -177,10 +177,10 @@ impl Netlink {
 
 /// What the kernel has to say to a request.
 fn verdict(body: &[u8]) -> io::Result<()> {
-    match u32_at(body, 0).map(u32::cast_signed) {
-        Some(0) => Ok(()),
-        Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
-        None => Err(io::ErrorKind::InvalidData.into()),
+    let code: [u8; 4] = body.get(..4).and_then(|code| code.try_into().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    match i32::from_ne_bytes(code) {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
     }
 }
 
