@@ -2,6 +2,7 @@
 //! other than asked for, also by an engine that lies about it.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bollard::models::{ContainerCreateBody, HostConfig, Ipam, IpamConfig, NetworkConnectRequest, NetworkCreateRequest};
@@ -9,8 +10,10 @@ use bollard::query_parameters::{CreateContainerOptions, ListNetworksOptions, Rem
 use bulkhead::compartment::Lease;
 use bulkhead::config::Server;
 use bulkhead::error::{Class, Fault};
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
+use super::mutation::{SAME, places, without};
 use super::proxy::{Call, Failure, Proxy};
 use super::support::{FIXTURE, Gateway, LONG, docker, server};
 
@@ -178,6 +181,67 @@ async fn a_fence_that_does_not_stand_is_found_out() {
         let fault = refused(&Proxy::fencing(move |body| body["HostConfig"]["NetworkMode"] = json!(network))).await;
         assert!(fault.inward.contains("there is no way out by"), "{network}: {}", fault.inward);
     }
+}
+
+/// The requests that a fence is made of, as they come: for its network, and for its container.
+async fn requests() -> [Value; 2] {
+    let seen: [Arc<Mutex<Value>>; 2] = Default::default();
+    let mut found = seen.clone().map(|_| Value::Null);
+    for (n, seen) in seen.iter().enumerate() {
+        let keep = seen.clone();
+        let note = move |body: &mut Value| *keep.lock().unwrap() = body.clone();
+        let proxy = if n == 0 { Proxy::networking(note) } else { Proxy::fencing(note) };
+        let gateway = Gateway::at(proxy.addresses());
+        let (_, link) = gateway.fence(&bridged()).await.unwrap_or_else(|fault| panic!("{}", fault.inward));
+        link.process.end(Duration::ZERO).await;
+        is_clean(&gateway).await;
+        found[n] = seen.lock().unwrap().clone();
+    }
+    found
+}
+
+/// What an engine does by itself where a request for a network does not say it.
+const USUAL: [&str; 4] = ["/Attachable", "/Driver", "/EnableIPv6", "/Internal"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_left_out_of_a_fences_requests_is_found_out() {
+    let [network, container] = requests().await;
+    let all = |body: &Value| {
+        let mut all = Vec::new();
+        places("", body, &mut all);
+        all
+    };
+    let of_network =
+        all(&network).into_iter().filter(|place| place != "/Name" && !place.starts_with("/CheckDuplicate"));
+    let of_network = of_network.map(|place| (true, place));
+    // One whose labels say nothing is no fence's to this proxy, and the labels are each found out by themselves.
+    let of_container = all(&container).into_iter().filter(|place| {
+        !["/Labels", "/Labels/org.bulkhead.role", "/Labels/org.bulkhead.gateway"].contains(&place.as_str())
+    });
+    let of_container = of_container.map(|place| (false, place));
+    let met = of_network.chain(of_container).map(|(of_network, place)| async move {
+        let dropped = place.clone();
+        let change = move |body: &mut Value| without(body, &dropped);
+        let proxy = if of_network { Proxy::networking(change) } else { Proxy::fencing(change) };
+        let gateway = Gateway::at(proxy.addresses());
+        let made = gateway.fence(&bridged()).await;
+        // The fixture's image has these by itself, and the fence's has not.
+        let usual: &[&str] = if of_network { &USUAL } else { &SAME };
+        let same = usual.contains(&place.as_str()) && !["/Env/0", "/Env/1"].contains(&place.as_str());
+        let unmet = match &made {
+            Ok(_) if !same => Some("proven".to_owned()),
+            Err(fault) if same => Some(format!("refused: {}", fault.inward)),
+            Err(fault) if !matches!(fault.class, Class::Isolation | Class::Crashed) => Some(fault.inward.clone()),
+            _ => None,
+        };
+        if let Ok((_, link)) = made {
+            link.process.end(Duration::ZERO).await;
+        }
+        gateway.is_clean().await;
+        unmet.map(|unmet| format!("{place} of the {}: {unmet}", if of_network { "network" } else { "container" }))
+    });
+    let unmet: Vec<String> = stream::iter(met).buffer_unordered(4).filter_map(std::future::ready).collect().await;
+    assert!(unmet.is_empty(), "\n{}", unmet.join("\n"));
 }
 
 #[tokio::test]

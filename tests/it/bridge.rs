@@ -138,6 +138,8 @@ sys.stdin.read()
 /// else: they are routed to it.
 struct Town {
     name: String,
+    /// This machine's own address on the link, a public one.
+    here: String,
     public: String,
     private: String,
     port: u16,
@@ -181,7 +183,7 @@ impl Town {
             .unwrap();
         let mut said = [0; 4];
         services.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        town.replace(Town { name, public, private, port, services });
+        town.replace(Town { name, here, public, private, port, services });
         town
     }
 
@@ -293,6 +295,7 @@ found = {{
     "gateway": tcp(gateway, everywhere), "gateway by its card": tcp(gateway, everywhere, "card"),
     "gateway from its address": tcp(gateway, everywhere, "address"),
     "host": tcp(host, everywhere), "host by its card": tcp(host, everywhere, "card"),
+    "host's public address": tcp("{here}", everywhere), "that by its card": tcp("{here}", everywhere, "card"),
     "gateway by datagram": udp(gateway, everywhere), "gateway by datagram and card": udp(gateway, everywhere, "card"),
     "gateway by datagram and interface": udp(gateway, everywhere, "interface"),
     "everybody": udp("255.255.255.255", everywhere), "everybody by its card": udp("255.255.255.255", everywhere, "card"),
@@ -315,6 +318,7 @@ found = {{
         public = town.public,
         private = town.private,
         port = town.port,
+        here = town.here,
         host = own_address(),
         neighbour = neighbour.address(),
         beyond = beyond.address(),
@@ -330,6 +334,7 @@ found = {{
         "host's loopback": "ECONNREFUSED",
         "gateway": "EACCES", "gateway by its card": "timeout", "gateway from its address": "EACCES",
         "host": "EACCES", "host by its card": "timeout",
+        "host's public address": "EACCES", "that by its card": "timeout",
         "gateway by datagram": "EACCES", "gateway by datagram and card": "EPERM",
         "gateway by datagram and interface": "EPERM",
         "everybody": "EACCES", "everybody by its card": "EPERM", "everybody from its address": "EPERM",
@@ -452,13 +457,18 @@ fn what_is_not_known_of_an_engine_elsewhere_is_said() {
     let mut site = Site::new(&bridged("web", ""));
     site.set("DOCKER_HOST", format!("tcp://127.0.0.1:{}", engine::over_tcp()));
     let mut serving = site.open();
-    // Names may be anywhere there; nothing else is, nor anything of the network itself.
+    let everywhere = service("0.0.0.0");
+    // Names may be anywhere there; nothing else is, nor anything of the network itself. And which public addresses are the
+    // host's nobody knows.
     let program = format!(
-        "found = [tcp('{private}', 53), tcp('{private}', {port}), tcp(gateway, 53), tcp('169.254.169.254', 53)]",
+        "found = [tcp('{private}', 53), tcp('{private}', {port}), tcp(gateway, 53), tcp('169.254.169.254', 53), \
+         tcp(gateway, {everywhere}), tcp('{here}', {everywhere})]",
         private = town.private,
-        port = town.port
+        port = town.port,
+        here = town.here,
     );
-    assert_eq!(found(&mut serving, "web", &program), json!(["ECONNREFUSED", "EACCES", "EACCES", "EACCES"]));
+    let expected = json!(["ECONNREFUSED", "EACCES", "EACCES", "EACCES", "EACCES", "open"]);
+    assert_eq!(found(&mut serving, "web", &program), expected);
     let words = [
         "lo",
         "the internet (public IPv4 addresses)",
@@ -469,11 +479,12 @@ fn what_is_not_known_of_an_engine_elsewhere_is_said() {
 }
 
 #[test]
-fn check_names_the_image_of_the_fence_only_where_it_is_needed() {
-    let with = |config: &str| {
+fn check_says_what_is_reached_and_looks_for_the_fence_only_where_it_is_needed() {
+    let told = |config: &str| {
         let told: Value = serde_json::from_str(&Site::new(config).run(&["check", "--json"]).stdout).unwrap();
-        told.to_string().contains("image bulkhead/fence")
+        let told = told.to_string();
+        (told.contains("image bulkhead/fence"), told.contains("can reach the internet"))
     };
-    assert!(with(&bridged("web", "")));
-    assert!(!with(&bridged("web", "").replace("network = \"bridge\"", "")));
+    assert_eq!(told(&bridged("web", "")), (true, true));
+    assert_eq!(told(&bridged("web", "").replace("network = \"bridge\"", "")), (false, false));
 }

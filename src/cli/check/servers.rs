@@ -38,7 +38,16 @@ pub(super) async fn look(engine: &Engine, answers: bool, config: &Config, findin
         let locked = lock.servers.get(server.name.as_str());
         findings.extend(look_at(engine, answers, config, server, locked).await);
         findings.extend(loopback::look_at(server));
+        findings.extend(on_a_bridge(server));
     }
+}
+
+/// What it means to be on a bridge.
+fn on_a_bridge(server: &Server) -> Option<Finding> {
+    let says = "can reach the internet: any public IPv4 address and port, which nobody decides on or records; not the host, \
+                other containers, private networks or cloud metadata";
+    let has = server.network == Network::Bridge && server.disabled.is_none();
+    has.then(|| Finding::note(format!("server {}", server.name), says, None))
 }
 
 async fn look_at(
