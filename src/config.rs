@@ -228,7 +228,7 @@ impl Server {
 pub const GUARD: Resources = Resources { memory: 64 << 20, cpus: 1.0, pids: 16 };
 
 /// What the fence of a server's network may use, each. It only holds what it has made: nothing goes through it.
-pub const FENCE: Resources = Resources { memory: 16 << 20, cpus: 0.5, pids: 8 };
+pub const FENCE: Resources = Resources { memory: 16 << 20, cpus: 0.2, pids: 8 };
 
 /// What a server in a container may reach beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -151,7 +151,14 @@ impl Engine {
             Err(why) => (Vec::new(), why.to_string()),
         };
         let terms = Terms::default();
-        Engine { candidates, nowhere, current: Mutex::new(None), terms, prepared: Prepared::default(), seats: Seats::default() }
+        Engine {
+            candidates,
+            nowhere,
+            current: Mutex::new(None),
+            terms,
+            prepared: Prepared::default(),
+            seats: Seats::default(),
+        }
     }
 
     /// With leases of another length.

@@ -66,9 +66,9 @@ impl Seats {
 
     /// Takes note of the processors that there are, where an engine's refusal names them.
     pub(super) fn learn(&self, refusal: &str) -> bool {
-        let list = refusal.rsplit_once("available: ").map(|(_, rest)| {
-            rest.split(|c: char| !c.is_ascii_digit() && !",-".contains(c)).next().unwrap_or_default()
-        });
+        let list = refusal
+            .rsplit_once("available: ")
+            .map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit() && !",-".contains(c)).next().unwrap_or_default());
         let told = list.and_then(parse);
         let Some(told) = told.filter(|told| !told.is_empty()) else { return false };
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);

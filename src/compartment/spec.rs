@@ -26,7 +26,10 @@ use super::image::ImageFacts;
 use super::lease::Lease;
 use super::owner::{Owner, ROLE};
 use super::seat::Seat;
-use super::verify::Evidence;
+
+mod way;
+
+pub(super) use way::Way;
 
 /// Label: the server's configured name.
 pub const SERVER: &str = "org.bulkhead.server";
@@ -70,21 +73,6 @@ pub struct Volume {
     pub at: String,
     /// Whether it stays when its session is over.
     pub stays: bool,
-}
-
-/// Whose network it has.
-#[derive(Clone, Debug)]
-pub(super) enum Way {
-    /// Its own, with nothing in it.
-    Alone,
-    /// Its guard's, which has nothing in it but the guard's ports.
-    Behind(Box<Guard>),
-    /// Its own, since it is the guard of that server.
-    Guarding(ServerName),
-    /// Its fence's.
-    Within(Box<Fence>),
-    /// Its own, which it makes to have such bounds, since it is the fence of that server.
-    Fencing(ServerName, Arc<Bounds>),
 }
 
 /// Everything that confines one instance. `Debug` leaves out the command, whose arguments may hold secrets.
@@ -246,51 +234,6 @@ impl Compartment {
                 format!("bulkhead-{}-{:.8}", self.server.name.slug(), self.nonce)
             }
         }
-    }
-
-    /// Whose network it is to have, in the engine's words.
-    pub(super) fn network_mode(&self) -> String {
-        match &self.way {
-            Way::Behind(guard) => format!("container:{}", guard.container()),
-            Way::Within(fence) => format!("container:{}", fence.container()),
-            Way::Fencing(_, bounds) => bounds.place.name.clone(),
-            // Only this: a container whose network is disabled as well has no /etc/hosts, and no `localhost` then.
-            Way::Alone | Way::Guarding(_) => "none".to_owned(),
-        }
-    }
-
-    /// The container whose network it has, with the proof of that one.
-    pub(super) fn host_of_network(&self) -> Option<(&str, &Evidence)> {
-        match &self.way {
-            Way::Behind(guard) => Some((guard.container(), guard.evidence())),
-            Way::Within(fence) => Some((fence.container(), fence.evidence())),
-            Way::Alone | Way::Guarding(_) | Way::Fencing(..) => None,
-        }
-    }
-
-    /// What bounds its network, where that leads out.
-    pub(super) fn bounds(&self) -> Option<&Bounds> {
-        match &self.way {
-            Way::Within(fence) => Some(fence.bounds()),
-            Way::Fencing(_, bounds) => Some(bounds),
-            Way::Alone | Way::Behind(_) | Way::Guarding(_) => None,
-        }
-    }
-
-    /// Whether it is a fence, which begins with more than it keeps.
-    pub(super) fn is_fence(&self) -> bool {
-        matches!(self.way, Way::Fencing(..))
-    }
-
-    /// The capabilities it begins with.
-    pub(super) fn capabilities(&self) -> &'static [&'static str] {
-        if self.is_fence() { &CAPABILITIES } else { &[] }
-    }
-
-    /// Who tells it names, where that is its own to say.
-    pub(super) fn name_servers(&self) -> Option<Vec<String>> {
-        let Way::Fencing(_, bounds) = &self.way else { return None };
-        bounds.names.as_ref().map(|all| all.iter().map(ToString::to_string).collect())
     }
 
     /// The labels that say whose it is.

@@ -88,7 +88,7 @@ async fn seat_and_prove(
     engine: &Engine,
     compartment: &mut Compartment,
     made: &mut Option<Made>,
-) -> Result<(Streams, Evidence), Fault> {
+) -> Result<(Streams, Evidence, String), Fault> {
     for first in [true, false] {
         take_seat(engine, compartment).await?;
         match Box::pin(prove(engine, compartment, made)).await {
@@ -101,7 +101,7 @@ async fn seat_and_prove(
 
 async fn take_seat(engine: &Engine, compartment: &mut Compartment) -> Result<(), Fault> {
     let Some(count) = engine.defaults().await?.processors else { return Ok(()) };
-    let near = compartment.guard().and_then(|guard| guard.seat().cloned());
+    let near = compartment.near();
     let seat = engine.seats.take(count, compartment.server.resources.cpus, near.as_deref());
     compartment.seat = Some(Arc::new(seat));
     Ok(())

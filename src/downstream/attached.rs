@@ -1,8 +1,8 @@
 //! A container's end: waited for, brought about, and looked at before it is removed. Knows no MCP.
 
 use std::future::Future;
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bollard::Docker;

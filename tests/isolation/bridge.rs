@@ -48,7 +48,7 @@ async fn truth() -> Value {
     let (fence, link) = gateway.fence(&bridged()).await.unwrap_or_else(|fault| panic!("{}", fault.inward));
     let confined = gateway.start_fenced(&bridged(), &fence).await.unwrap_or_else(|fault| panic!("{}", fault.inward));
     for evidence in [&confined.evidence, &**fence.evidence()] {
-        assert!(evidence.controls.len() == 28 && evidence.controls.iter().all(|control| control.holds), "{evidence:?}");
+        assert!(evidence.controls.len() == 29 && evidence.controls.iter().all(|control| control.holds), "{evidence:?}");
     }
     let network = confined.evidence.controls.iter().find(|control| control.control == "network").unwrap();
     let within = format!("none but within the fence {:.12}", fence.container());

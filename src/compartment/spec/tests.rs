@@ -213,6 +213,7 @@ fn fence() -> Value {
     let bounds = Arc::new(Bounds::example());
     let mut fence = Compartment::fencing(&fenced.name, &own, &image(), &owner(), lease(), &bounds).unwrap();
     fence.nonce = NONCE.to_owned();
+    fence.seat = planned(&own).seat;
     assert_eq!(fence.name(), "bulkhead-fence-My-Notes-00112233");
     serde_json::to_value(fence.body(PROBE_VOLUME)).unwrap()
 }

@@ -247,8 +247,8 @@ fn what_may_be_reached_is_told_in_full_or_refused() {
             "{said}"
         );
     }
-    let said = toml_faults("[limits.total]\ncpus = 0.5\n[servers.a]\nimage = \"i\"\nnetwork = \"bridge\"");
-    assert!(said.ends_with("the fence of its network takes 16 MiB and 0.5 of a processor of limits.total"), "{said}");
+    let said = toml_faults("[limits.total]\ncpus = 0.2\n[servers.a]\nimage = \"i\"\nnetwork = \"bridge\"");
+    assert!(said.ends_with("the fence of its network takes 16 MiB and 0.2 of a processor of limits.total"), "{said}");
 }
 
 #[test]
