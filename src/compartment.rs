@@ -3,10 +3,12 @@
 //! [`spec`] turns a server's configuration into a [`Compartment`], the only thing a container can be started from;
 //! [`start`] starts it and lets nobody speak to it before [`verify`] has held what the [`engine`] reports and what the
 //! probe inside [`report`]s against what was asked. [`image`], [`bake`] and [`dedicated`] say where the program comes
-//! from, [`volume`] prepares what it may keep, a [`guard`] has the network of one that may reach something, a [`seat`] is
-//! the processors that it runs on, [`canary`] tries to break out of one, [`reap`] removes what dead gateways left, [`owner`] tells the dead from the living, and a [`lease`] ends what nobody can tell of.
+//! from, [`volume`] prepares what it may keep, a [`guard`] or a [`fence`] has the network of one that may reach something,
+//! a [`seat`] is the processors that it runs on, [`canary`] tries to break out of one, [`reap`] removes what dead gateways
+//! left, [`owner`] tells the dead from the living, and a [`lease`] ends what nobody can tell of.
 //!
-//! Nothing but [`Compartment::plan`] and [`Compartment::behind`] makes a compartment, and nothing changes one:
+//! Nothing but [`Compartment::plan`], [`Compartment::behind`] and [`Compartment::within`] makes a compartment, and nothing
+//! changes one:
 //!
 //! ```compile_fail,E0451
 //! fn loosened(asked: bulkhead::compartment::Compartment) -> bulkhead::compartment::Compartment {
@@ -26,8 +28,11 @@ pub mod canary;
 mod create;
 pub mod dedicated;
 pub mod engine;
+pub mod fence;
 pub mod guard;
+mod here;
 pub mod image;
+mod lan;
 pub mod lease;
 mod opening;
 pub mod owner;
@@ -43,6 +48,7 @@ pub mod verify;
 mod volume;
 
 pub use engine::Engine;
+pub use fence::Fence;
 pub use guard::Guard;
 pub use image::ImageFacts;
 pub use lease::Lease;

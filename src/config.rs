@@ -220,22 +220,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// What one instance takes of the totals, with its guard where it has one.
+    /// What one instance takes of the totals, with its guard or fence where it has one.
     pub fn takes(&self) -> Resources {
         let own = self.resources;
         match self.network {
             Network::None => own,
-            Network::Guarded { .. } => Resources {
-                memory: own.memory + GUARD.memory,
-                cpus: own.cpus + GUARD.cpus,
-                pids: own.pids + GUARD.pids,
-            },
+            Network::Guarded { .. } => own.with(GUARD),
+            Network::Bridge => own.with(FENCE),
         }
     }
 }
 
 /// What the guard of a server's network may use, each. What it carries goes through it twice, so it has a processor.
 pub const GUARD: Resources = Resources { memory: 64 << 20, cpus: 1.0, pids: 16 };
+
+/// What the fence of a server's network may use, each. It only holds what it has made: nothing goes through it.
+pub const FENCE: Resources = Resources { memory: 16 << 20, cpus: 0.2, pids: 8 };
 
 /// What a server in a container may reach beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -250,6 +250,8 @@ pub enum Network {
         /// Ports of the host's loopback that are the container's own, too; none of them twice.
         host_ports: Vec<u16>,
     },
+    /// Public addresses, by a bridge of the engine's within a fence.
+    Bridge,
 }
 
 /// How a server runs. Arguments and addresses may hold secrets, so `Debug` shows only how many there are.
@@ -391,6 +393,13 @@ pub struct Resources {
     pub cpus: f64,
     /// Processes and threads.
     pub pids: u32,
+}
+
+impl Resources {
+    /// Both together.
+    pub fn with(self, other: Resources) -> Self {
+        Resources { memory: self.memory + other.memory, cpus: self.cpus + other.cpus, pids: self.pids + other.pids }
+    }
 }
 
 /// Who shares an instance.

@@ -23,6 +23,7 @@ pub mod refusal;
 pub mod relay;
 pub mod resolve;
 pub mod rule;
+pub mod subnet;
 #[cfg(test)]
 mod testing;
 pub mod tunnel;

@@ -1,12 +1,16 @@
 //! Says, in one line of JSON on stdout, what a process in this container sees of
 //! its confinement, and then becomes the server's command.
 //!
-//!     probe NONCE COMMAND [ARG…]
+//!     probe NONCE[,ATTEMPT…] COMMAND [ARG…]
 //!
 //! The gateway holds the line against what it asked for before it lets a byte of
 //! the client through; the nonce ties the line to this one start. The probe reads
 //! only /proc, /sys and /dev, needs no privilege, no shell and no library, and
 //! knows nothing of limits, policies or MCP: judging is the gateway's part.
+//!
+//! An attempt is an address and a port: whether there is a route there, which is
+//! asked without a packet. With a `!` before it, a datagram is sent from this
+//! container's own address: those to all on the link need no route.
 //!
 //! Values of environment variables are never read into the line, only names.
 
@@ -17,13 +21,14 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
+use std::net::UdpSocket;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The command line is not `NONCE COMMAND [ARG…]`.
+/// The command line is not as above.
 const EXIT_USAGE: u8 = 2;
 /// The line could not be written: nothing runs unproven.
 const EXIT_UNHEARD: u8 = 125;
@@ -82,6 +87,10 @@ const KERNEL: &[&str] = &[
     "/sys/firmware",
 ];
 
+/// A public address. Nothing is sent there: the kernel is asked which address of
+/// this container's it would be sent from.
+const OUTSIDE: &str = "1.1.1.1:9";
+
 /// How deep /dev is searched for devices.
 const DEPTH: usize = 4;
 
@@ -95,6 +104,8 @@ struct World<'a> {
     exists: &'a dyn Fn(&str) -> bool,
     /// Every device below /dev, as `c 1:3 /dev/null`.
     devices: &'a dyn Fn() -> Option<Vec<String>>,
+    /// The number of the error that an attempt ends with, 0 for none.
+    attempt: &'a dyn Fn(&str) -> Option<i32>,
 }
 
 fn main() -> ExitCode {
@@ -102,7 +113,7 @@ fn main() -> ExitCode {
     let (nonce, command) = match (args.next(), args.next()) {
         (Some(nonce), Some(command)) => (nonce, command),
         _ => {
-            eprintln!("bulkhead probe: usage: probe NONCE COMMAND [ARG...]");
+            eprintln!("bulkhead probe: usage: probe NONCE[,ATTEMPT...] COMMAND [ARG...]");
             return ExitCode::from(EXIT_USAGE);
         }
     };
@@ -115,6 +126,7 @@ fn main() -> ExitCode {
             let mut found = vec![];
             devices(Path::new("/dev"), DEPTH, &mut found).ok().map(|()| found)
         },
+        attempt: &attempt,
     };
     let line = report(&nonce, &names, &world);
     if let Err(error) = say(&line) {
@@ -143,8 +155,10 @@ fn say(line: &str) -> io::Result<()> {
 /// The whole line, its end of line included.
 fn report(nonce: &OsStr, names: &[OsString], world: &World) -> String {
     let read = world.read;
+    let told = nonce.to_string_lossy();
+    let mut words = told.split(',');
     let mut line = String::from("{\"bulkhead_probe\":1,\"nonce\":");
-    push_string(&mut line, nonce.as_bytes());
+    push_string(&mut line, words.next().unwrap_or_default().as_bytes());
     for (member, path) in FILES {
         push_member(&mut line, member, read(path).as_deref());
     }
@@ -184,8 +198,38 @@ fn report(nonce: &OsStr, names: &[OsString], world: &World) -> String {
         Some(devices) => push_list(&mut line, "devices", devices.iter().map(|device| device.as_bytes())),
         None => push_member(&mut line, "devices", None),
     }
-    line.push_str("}\n");
+    line.push_str(",\"attempts\":{");
+    for (index, tried) in words.enumerate() {
+        if index > 0 {
+            line.push(',');
+        }
+        push_string(&mut line, tried.as_bytes());
+        match (world.attempt)(tried) {
+            Some(code) => write!(line, ":{code}").expect("a String takes any text"),
+            None => line.push_str(":null"),
+        }
+    }
+    line.push_str("}}\n");
     line
+}
+
+/// What comes of an attempt; none where it could not be made.
+fn attempt(tried: &str) -> Option<i32> {
+    let done = match tried.strip_prefix('!') {
+        Some(to) => {
+            let asking = UdpSocket::bind("0.0.0.0:0").ok()?;
+            asking.connect(OUTSIDE).ok()?;
+            let own = asking.local_addr().ok()?;
+            let socket = UdpSocket::bind((own.ip(), 0)).ok()?;
+            socket.set_broadcast(true).ok()?;
+            socket.send_to(b"", to).map(drop)
+        }
+        None => UdpSocket::bind("0.0.0.0:0").ok()?.connect(tried),
+    };
+    match done {
+        Ok(()) => Some(0),
+        Err(error) => error.raw_os_error(),
+    }
 }
 
 /// Every device below a directory. A link is no device; a directory that cannot
@@ -376,19 +420,27 @@ mod tests {
             link: &|path| path.ends_with("/ipc").then(|| b"ipc:[7]".to_vec()),
             exists: &|path| path == "/proc/keys" || path == "/proc/sys",
             devices: &|| Some(vec!["c 1:3 /dev/null".into()]),
+            attempt: &|tried| if tried == "odd" { None } else { Some(tried.len() as i32) },
         };
         assert_eq!(
-            report(OsStr::new("n\"1"), &names, &world),
+            report(OsStr::new("n\"1,10.0.0.1:80,odd,!a"), &names, &world),
             concat!(
                 r#"{"bulkhead_probe":1,"nonce":"n\"1","status":"Name:\tx\n","mountinfo":null,"#,
                 r#""net_dev":null,"route":null,"ipv6_route":null,"limits":null,"cgroup":null,"#,
                 r#""cgroup_files":{},"env":["PATH","HOME"],"hostname":"box","init":null,"#,
                 r#""apparmor":null,"namespaces":{"cgroup":null,"ipc":"ipc:[7]","mnt":null,"net":null,"#,
                 r#""pid":null,"user":null,"uts":null},"kernel_files":["/proc/keys","/proc/sys"],"#,
-                r#""devices":["c 1:3 /dev/null"]}"#,
+                r#""devices":["c 1:3 /dev/null"],"attempts":{"10.0.0.1:80":11,"odd":null,"!a":2}}"#,
                 "\n"
             )
         );
+    }
+
+    #[test]
+    fn attempts_end_with_the_kernels_own_number() {
+        assert_eq!(attempt("127.0.0.1:9"), Some(0));
+        assert_eq!(attempt("no address"), None);
+        assert_eq!(attempt("!no address"), None);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::audit::record::Isolation;
+use crate::compartment::verify::Evidence;
 use crate::config::{Network, Run, Server};
+use crate::downstream::guarded::Way;
 use crate::downstream::instance::Instance;
 use crate::downstream::pool::{Entry, State};
 use crate::egress::passage::{Limits, Usage};
@@ -60,7 +62,7 @@ impl App {
         let instances = entry.instances();
         let (isolation, isolation_reason) = isolation(entry, &instances);
         let listing = entry.listing();
-        let (network, reach) = network(&entry.server);
+        let (network, reach) = network(&entry.server, &instances);
         ServerStatus {
             name: entry.server.name.as_str().to_owned(),
             kind: entry.server.run.kind(),
@@ -92,7 +94,7 @@ fn isolation(entry: &Entry, instances: &[std::sync::Arc<Instance>]) -> (&'static
     }
 }
 
-fn network(server: &Server) -> (&'static str, Vec<String>) {
+fn network(server: &Server, instances: &[std::sync::Arc<Instance>]) -> (&'static str, Vec<String>) {
     match (&server.run, &server.network) {
         (Run::Unisolated { .. }, _) => ("host", vec!["everything the host can reach".to_owned()]),
         (Run::Remote { .. }, _) => ("remote", vec!["not ours to say".to_owned()]),
@@ -104,7 +106,27 @@ fn network(server: &Server) -> (&'static str, Vec<String>) {
                 ["lo".to_owned()].into_iter().chain(rules.iter().map(ToString::to_string)).chain(ports).collect(),
             )
         }
+        (_, Network::Bridge) => {
+            let fences = instances.iter().filter_map(|instance| match &instance.way {
+                Some(Way::Fenced(fence)) => Some(fence.bounds().reach()),
+                _ => None,
+            });
+            // What is not known before is told once it runs.
+            let reach = fences.reduce(|all, more| all.into_iter().chain(more).collect()).unwrap_or_else(unfenced);
+            let mut all = vec!["lo".to_owned()];
+            for place in reach {
+                if !all.contains(&place) {
+                    all.push(place);
+                }
+            }
+            ("bridge", all)
+        }
     }
+}
+
+/// What a server on a bridge can reach as far as it is known before it runs.
+fn unfenced() -> Vec<String> {
+    ["the internet (public IPv4 addresses)", "name servers (port 53)"].map(str::to_owned).to_vec()
 }
 
 fn mounts(server: &Server) -> Vec<String> {
@@ -142,21 +164,38 @@ fn egress(usage: Usage, limits: Limits) -> Value {
     })
 }
 
+/// The container whose network an instance has.
+fn keeper(container: &str, image: &str, evidence: &Evidence) -> Value {
+    json!({ "container": container, "image": image, "evidence": evidence })
+}
+
 fn instance(instance: &Instance) -> Value {
     use std::sync::atomic::Ordering::Relaxed;
     let counters = &instance.peer.counters;
+    let (guard, fence, usage) = match &instance.way {
+        None => (Value::Null, Value::Null, Value::Null),
+        Some(Way::Guarded { guard, egress: used, .. }) => (
+            keeper(guard.container(), guard.image(), guard.evidence()),
+            Value::Null,
+            egress(used.usage(), used.policy().limits),
+        ),
+        Some(Way::Fenced(fence)) => {
+            let mut told = keeper(fence.container(), fence.image(), fence.evidence());
+            let bounds = fence.bounds();
+            told["network"] = json!({ "name": bounds.place.name, "subnet": bounds.place.subnet.to_string() });
+            told["refused"] = bounds.refused().iter().map(ToString::to_string).collect();
+            (Value::Null, told, Value::Null)
+        }
+    };
     json!({
         "container": instance.confinement.container,
         "principal": instance.owner,
         "since": humantime::format_rfc3339_millis(instance.since).to_string(),
         "revision": instance.greeting.revision,
         "evidence": instance.confinement.evidence,
-        "guard": instance.way.as_ref().map(|way| json!({
-            "container": way.guard.container(),
-            "image": way.guard.image(),
-            "evidence": way.guard.evidence(),
-        })),
-        "egress": instance.way.as_ref().map(|way| egress(way.egress.usage(), way.egress.policy().limits)),
+        "guard": guard,
+        "fence": fence,
+        "egress": usage,
         "skipped": {
             "noise": counters.noise.load(Relaxed),
             "stray": counters.stray.load(Relaxed),

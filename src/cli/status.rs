@@ -126,6 +126,16 @@ fn notes(server: &Value) -> String {
             controls.len(),
             word(&instance["evidence"]["digest"])
         ));
+        let fence = &instance["fence"];
+        if fence.is_object() {
+            lines.push(format!(
+                "cannot reach the host, other containers, private and link-local networks, or cloud metadata: {} networks \
+                 refused by fence {:.12} in network {}",
+                fence["refused"].as_array().map_or(0, Vec::len),
+                word(&fence["container"]),
+                word(&fence["network"]["name"])
+            ));
+        }
         let used = &instance["egress"];
         if used.is_object() {
             lines.push(egress(used, &word(&instance["guard"]["container"])));

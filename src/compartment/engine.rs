@@ -42,6 +42,8 @@ pub struct Engine {
 
 struct Connection {
     docker: Docker,
+    /// Whether it is reached by a socket of this machine.
+    near: bool,
     defaults: Option<Arc<Defaults>>,
 }
 
@@ -58,6 +60,12 @@ pub struct Defaults {
     pub desktop: bool,
     /// How many processors it can keep a container to; none where it cannot keep it to any.
     pub processors: Option<usize>,
+    /// What its machine is called.
+    pub host: String,
+    /// The release of that machine's kernel.
+    pub kernel: String,
+    /// Whether it is reached by a socket of this machine.
+    pub near: bool,
 }
 
 impl Defaults {
@@ -79,6 +87,9 @@ impl Defaults {
                 .ncpu
                 .and_then(|count| usize::try_from(count).ok())
                 .filter(|count| *count > 0 && info.cpu_set == Some(true)),
+            host: info.name.clone().unwrap_or_default(),
+            kernel: info.kernel_version.clone().unwrap_or_default(),
+            near: false,
         }
     }
 }
@@ -170,7 +181,8 @@ impl Engine {
         for address in &self.candidates {
             match greet(address).await {
                 Ok(docker) => {
-                    *current = Some(Connection { docker: docker.clone(), defaults: None });
+                    let near = address.starts_with("unix://");
+                    *current = Some(Connection { docker: docker.clone(), near, defaults: None });
                     return Ok(docker);
                 }
                 Err(State::Old(api)) => {
@@ -272,8 +284,10 @@ impl Engine {
         }
         let docker = self.docker().await?;
         let info = self.call("describe itself", CALL, docker.info()).await?;
-        let defaults = Arc::new(Defaults::of(&info));
-        if let Some(connection) = self.current.lock().await.as_mut() {
+        let mut current = self.current.lock().await;
+        let near = current.as_ref().is_some_and(|connection| connection.near);
+        let defaults = Arc::new(Defaults { near, ..Defaults::of(&info) });
+        if let Some(connection) = current.as_mut() {
             connection.defaults = Some(defaults.clone());
         }
         Ok(defaults)

@@ -1,6 +1,7 @@
 //! What the probe saw from inside, and how to read it. Pure; judges nothing.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use serde::Deserialize;
 
@@ -44,6 +45,24 @@ pub struct Report {
     pub kernel_files: Option<Vec<String>>,
     /// Every device below `/dev`, as `c 1:3 /dev/null`; `? /dev/x` for what could not be looked into.
     pub devices: Option<Vec<String>>,
+    /// What was tried, with the number of the error that it ended with: 0 for none, `None` where it could not be tried.
+    #[serde(default)]
+    pub attempts: Option<BTreeMap<String, Option<i32>>>,
+}
+
+/// A line of `/proc/net/route`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteLine {
+    /// By which interface; `*` by none.
+    pub interface: String,
+    /// To where.
+    pub to: Ipv4Addr,
+    /// Which bits of that count.
+    pub mask: Ipv4Addr,
+    /// By which gateway.
+    pub gateway: Ipv4Addr,
+    /// What kind it is.
+    pub flags: u16,
 }
 
 /// A line of mountinfo (proc(5)).
@@ -125,14 +144,37 @@ impl Report {
         let mut four = self.route.as_deref()?.lines();
         four.next().filter(|heading| heading.starts_with("Iface"))?;
         let four = four.filter(|l| !l.trim().is_empty());
+        Some(four.chain(self.routes_of_six()).collect())
+    }
+
+    /// Routes of IPv6 that lead anywhere but to `lo`; none where the kernel has no such thing.
+    pub fn routes_of_six(&self) -> Vec<&str> {
         let six = self.ipv6_route.as_deref().unwrap_or_default().lines();
-        let six = six.filter(|line| line.split_whitespace().last().is_some_and(|name| name != "lo"));
-        Some(four.chain(six).collect())
+        six.filter(|line| line.split_whitespace().last().is_some_and(|name| name != "lo")).collect()
+    }
+
+    /// Every route of IPv4, or `None` where they could not be read to the last line.
+    pub fn route_lines(&self) -> Option<Vec<RouteLine>> {
+        let mut lines = self.route.as_deref()?.lines();
+        lines.next().filter(|heading| heading.starts_with("Iface"))?;
+        lines.filter(|line| !line.trim().is_empty()).map(route).collect()
     }
 }
 
 fn find<'a>(status: &'a str, field: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(str::trim)
+}
+
+/// `eth0  00000000  010012AC  0003  0  0  0  00000000  0  0  0`: addresses as they lie in the memory of a machine that
+/// has the lowest byte first, as all have that containers run on.
+fn route(line: &str) -> Option<RouteLine> {
+    let mut fields = line.split_whitespace();
+    let address = |text: &str| Some(Ipv4Addr::from(u32::from_str_radix(text, 16).ok()?.to_le_bytes()));
+    let interface = fields.next()?.to_owned();
+    let (to, gateway) = (address(fields.next()?)?, address(fields.next()?)?);
+    let flags = u16::from_str_radix(fields.next()?, 16).ok()?;
+    let mask = address(fields.nth(3)?)?;
+    Some(RouteLine { interface, to, mask, gateway, flags })
 }
 
 fn mount(line: &str) -> Option<MountLine> {
@@ -182,6 +224,20 @@ pub(super) mod tests {
         assert_eq!((report.mounts(), report.interfaces(), report.routes()), (None, None, None));
         let cut = Report { mountinfo: Some("garbage".into()), ..Report::default() };
         assert_eq!(cut.mounts(), None);
+    }
+
+    #[test]
+    fn routes_are_read_to_the_last_line_or_not_at_all() {
+        let of = |text: &str| Report { route: Some(text.to_owned()), ..Report::default() }.route_lines();
+        let heading = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+        let out = "eth0\t00000000\t010012AC\t0003\t0\t0\t0\t00000000\t0\t0\t0\n";
+        let refused = "*\t000010AC\t00000000\t0201\t0\t0\t0\t0000F0FF\t0\t0\t0   \n";
+        let read = of(&format!("{heading}{out}{refused}")).unwrap();
+        assert_eq!(read[0].gateway.to_string(), "172.18.0.1");
+        assert_eq!((read[1].to.to_string(), read[1].mask.to_string()), ("172.16.0.0".into(), "255.240.0.0".into()));
+        assert_eq!((&*read[0].interface, read[0].flags, &*read[1].interface, read[1].flags), ("eth0", 3, "*", 0x201));
+        assert_eq!(of(heading), Some(Vec::new()));
+        assert_eq!((of(out), of(&format!("{heading}eth0 zz"))), (None, None));
     }
 
     #[test]

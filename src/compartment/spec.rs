@@ -2,7 +2,8 @@
 //!
 //! A [`Compartment`] is made by [`Compartment::plan`] and its kin alone, and a container is started from nothing else, so
 //! that no way (a reconnect, a restart, a new secret) can leave a control out. One that may reach something is planned
-//! [`behind`](Compartment::behind) its guard, and there is no guard but one that runs and is proven.
+//! [`behind`](Compartment::behind) its guard, or [`within`](Compartment::within) its fence, and there is neither but one
+//! that runs and is proven.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,11 +20,16 @@ use crate::egress::environment::variables;
 use crate::error::{Class, Fault};
 use crate::name::ServerName;
 
+use super::fence::{Bounds, CAPABILITIES, Fence};
 use super::guard::Guard;
 use super::image::ImageFacts;
 use super::lease::Lease;
 use super::owner::{Owner, ROLE};
 use super::seat::Seat;
+
+mod way;
+
+pub(super) use way::Way;
 
 /// Label: the server's configured name.
 pub const SERVER: &str = "org.bulkhead.server";
@@ -69,17 +75,6 @@ pub struct Volume {
     pub stays: bool,
 }
 
-/// Whose network it has.
-#[derive(Clone, Debug)]
-pub(super) enum Way {
-    /// Its own, with nothing in it.
-    Alone,
-    /// Its guard's, which has nothing in it but the guard's ports.
-    Behind(Box<Guard>),
-    /// Its own, since it is the guard of that server.
-    Guarding(ServerName),
-}
-
 /// Everything that confines one instance. `Debug` leaves out the command, whose arguments may hold secrets.
 #[derive(Clone)]
 pub struct Compartment {
@@ -117,10 +112,13 @@ impl fmt::Debug for Compartment {
 
 impl Compartment {
     /// Plans the compartment of an instance that lives until its lease is over, or says why it cannot be as asked.
-    /// What may reach something has no such compartment: see [`Self::behind`].
+    /// What may reach something has no such compartment: see [`Self::behind`] and [`Self::within`].
     pub fn plan(server: &Server, image: &ImageFacts, owner: &Owner, lease: Lease) -> Result<Self, Fault> {
         if server.network != Network::None {
-            let text = format!("server {}: it may reach something, and there is no guard to see to that", server.name);
+            let text = format!(
+                "server {}: it may reach something, and there is no guard or fence to see to that",
+                server.name
+            );
             return Err(Fault::new(Class::Isolation, text));
         }
         Self::with(server, image, owner, lease, Way::Alone)
@@ -134,11 +132,38 @@ impl Compartment {
         lease: Lease,
         guard: &Guard,
     ) -> Result<Self, Fault> {
-        if !guard.is_of(server, owner) {
+        if !matches!(server.network, Network::Guarded { .. }) || !guard.is_of(server, owner) {
             let text = format!("server {}: that guard is another one's", server.name);
             return Err(Fault::new(Class::Isolation, text));
         }
         Self::with(server, image, owner, lease, Way::Behind(Box::new(guard.clone())))
+    }
+
+    /// The same for a server that may reach the internet: in the network of a fence, which was started for it.
+    pub fn within(
+        server: &Server,
+        image: &ImageFacts,
+        owner: &Owner,
+        lease: Lease,
+        fence: &Fence,
+    ) -> Result<Self, Fault> {
+        if server.network != Network::Bridge || !fence.is_of(server, owner) {
+            let text = format!("server {}: that fence is another one's", server.name);
+            return Err(Fault::new(Class::Isolation, text));
+        }
+        Self::with(server, image, owner, lease, Way::Within(Box::new(fence.clone())))
+    }
+
+    /// The same for a fence of such a server.
+    pub(super) fn fencing(
+        fenced: &ServerName,
+        fence: &Server,
+        image: &ImageFacts,
+        owner: &Owner,
+        lease: Lease,
+        bounds: &Arc<Bounds>,
+    ) -> Result<Self, Fault> {
+        Self::with(fence, image, owner, lease, Way::Fencing(fenced.clone(), bounds.clone()))
     }
 
     /// The same for a guard of such a server.
@@ -204,24 +229,10 @@ impl Compartment {
     pub(super) fn name(&self) -> String {
         match &self.way {
             Way::Guarding(guarded) => format!("bulkhead-guard-{}-{:.8}", guarded.slug(), self.nonce),
-            Way::Alone | Way::Behind(_) => format!("bulkhead-{}-{:.8}", self.server.name.slug(), self.nonce),
-        }
-    }
-
-    /// Whose network it is to have, in the engine's words.
-    pub(super) fn network_mode(&self) -> String {
-        match &self.way {
-            Way::Behind(guard) => format!("container:{}", guard.container()),
-            // Only this: a container whose network is disabled as well has no /etc/hosts, and no `localhost` then.
-            Way::Alone | Way::Guarding(_) => "none".to_owned(),
-        }
-    }
-
-    /// The guard whose network it has.
-    pub(super) fn guard(&self) -> Option<&Guard> {
-        match &self.way {
-            Way::Behind(guard) => Some(guard),
-            Way::Alone | Way::Guarding(_) => None,
+            Way::Fencing(fenced, _) => format!("bulkhead-fence-{}-{:.8}", fenced.slug(), self.nonce),
+            Way::Alone | Way::Behind(_) | Way::Within(_) => {
+                format!("bulkhead-{}-{:.8}", self.server.name.slug(), self.nonce)
+            }
         }
     }
 
@@ -230,7 +241,8 @@ impl Compartment {
         let mut labels = self.owner.labels(self.lease);
         let (role, server) = match &self.way {
             Way::Guarding(guarded) => ("guard", guarded),
-            Way::Alone | Way::Behind(_) => ("server", &self.server.name),
+            Way::Fencing(fenced, _) => ("fence", fenced),
+            Way::Alone | Way::Behind(_) | Way::Within(_) => ("server", &self.server.name),
         };
         labels.insert(ROLE.to_owned(), role.to_owned());
         labels.insert(SERVER.to_owned(), server.as_str().to_owned());
@@ -245,7 +257,7 @@ impl Compartment {
         ContainerCreateBody {
             image: Some(self.image.clone()),
             // Who has another's network has its name, too, and engines take no other.
-            hostname: self.guard().is_none().then(|| HOSTNAME.to_owned()),
+            hostname: self.host_of_network().is_none().then(|| HOSTNAME.to_owned()),
             user: Some(self.user()),
             entrypoint: Some(self.entrypoint()),
             cmd: Some(Vec::new()),
@@ -265,14 +277,21 @@ impl Compartment {
         }
     }
 
-    /// `uid:gid`, numeric.
+    /// `uid:gid`, numeric, as it begins.
     pub(super) fn user(&self) -> String {
-        format!("{0}:{0}", self.server.uid)
+        format!("{0}:{0}", if self.is_fence() { 0 } else { self.server.uid })
     }
 
-    /// The program: the probe, which becomes the server's command.
+    /// The program: the probe, which becomes the server's command. A fence's own comes before that as well, so that the
+    /// probe sees what it has become.
     pub(super) fn entrypoint(&self) -> Vec<String> {
-        let mut entrypoint = vec![format!("{}/probe", self.probe_place()), self.nonce.clone()];
+        let tried = self.bounds().map(Bounds::attempts).unwrap_or_default();
+        let nonce = tried.into_iter().fold(self.nonce.clone(), |all, attempt| all + "," + &attempt.text());
+        let mut entrypoint = match &self.way {
+            Way::Fencing(_, bounds) => bounds.arguments(self.server.uid).to_vec(),
+            _ => Vec::new(),
+        };
+        entrypoint.extend([format!("{}/probe", self.probe_place()), nonce]);
         entrypoint.extend(self.command.iter().cloned());
         entrypoint
     }
@@ -287,6 +306,10 @@ impl Compartment {
         let memory = i64::try_from(memory).unwrap_or(i64::MAX);
         HostConfig {
             cap_drop: Some(vec!["ALL".to_owned()]),
+            cap_add: self.is_fence().then(|| CAPABILITIES.map(str::to_owned).to_vec()),
+            dns: self.name_servers(),
+            // The host's own domain is nothing to anybody inside.
+            dns_search: self.is_fence().then(|| vec![".".to_owned()]),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
             privileged: Some(false),
             readonly_rootfs: Some(!self.server.writable_root),
@@ -300,7 +323,8 @@ impl Compartment {
             ipc_mode: Some("private".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
             shm_size: i64::try_from(SHM).ok(),
-            init: Some(true),
+            // A fence is the first process itself: an init before it would keep what it gives up.
+            init: Some(!self.is_fence()),
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
             // An ended container goes even where nobody is left to remove it; its end is heard from the events.
             auto_remove: Some(true),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bollard::Docker;
 use bollard::container::{AttachContainerResults, LogOutput};
-use bollard::models::ContainerInspectResponse;
+use bollard::models::{ContainerInspectResponse, NetworkInspect};
 use bollard::query_parameters::AttachContainerOptions;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
@@ -41,6 +41,8 @@ pub struct Confined {
     pub evidence: Evidence,
     /// Its processors, for as long as it runs.
     pub seat: Option<Arc<Seat>>,
+    /// Its network as the kernel names it.
+    pub namespace: String,
 }
 
 /// Starts the container and proves it within the time given. On any failure, and wherever this is dropped before its end,
@@ -52,7 +54,7 @@ pub async fn start(engine: &Engine, mut compartment: Compartment, within: Durati
         let text = format!("server {}: it was not started within {within:?}", compartment.server.name);
         Err(Fault::new(Class::Timeout, text))
     });
-    let (streams, evidence) = match proven {
+    let (streams, evidence, namespace) = match proven {
         Ok(proven) => proven,
         Err(fault) => return Err(undone(fault, made).await),
     };
@@ -61,7 +63,7 @@ pub async fn start(engine: &Engine, mut compartment: Compartment, within: Durati
     let process = process.seated(seat.clone());
     let container = process.id().to_owned();
     let link = Link { input: streams.input, output: streams.output, process: Box::new(process) };
-    Ok(Confined { link, container, image: compartment.image, evidence, seat })
+    Ok(Confined { link, container, image: compartment.image, evidence, namespace, seat })
 }
 
 /// Removes what there is of the container, and adds to the fault how it ended where it ended by itself.
@@ -86,7 +88,7 @@ async fn seat_and_prove(
     engine: &Engine,
     compartment: &mut Compartment,
     made: &mut Option<Made>,
-) -> Result<(Streams, Evidence), Fault> {
+) -> Result<(Streams, Evidence, String), Fault> {
     for first in [true, false] {
         take_seat(engine, compartment).await?;
         match Box::pin(prove(engine, compartment, made)).await {
@@ -99,7 +101,7 @@ async fn seat_and_prove(
 
 async fn take_seat(engine: &Engine, compartment: &mut Compartment) -> Result<(), Fault> {
     let Some(count) = engine.defaults().await?.processors else { return Ok(()) };
-    let near = compartment.guard().and_then(|guard| guard.seat().cloned());
+    let near = compartment.near();
     let seat = engine.seats.take(count, compartment.server.resources.cpus, near.as_deref());
     compartment.seat = Some(Arc::new(seat));
     Ok(())
@@ -109,7 +111,7 @@ async fn prove(
     engine: &Engine,
     compartment: &Compartment,
     made: &mut Option<Made>,
-) -> Result<(Streams, Evidence), Fault> {
+) -> Result<(Streams, Evidence, String), Fault> {
     unmoved(compartment).await?;
     let docker = engine.docker().await?;
     let (defaults, probe, ()) = tokio::try_join!(
@@ -123,14 +125,18 @@ async fn prove(
     let Streams { input, mut output } = attached_and_started(engine, &docker, compartment, id).await?;
     let (opening, inspected) = {
         let mut opening = pin!(opening::read(&mut output, compartment));
-        let mut inspect = pin!(inspected(engine, &docker, compartment, id));
+        let mut inspect = pin!(async {
+            let container = inspected(engine, &docker, compartment, id).await?;
+            let network = network(engine, &docker, compartment).await?;
+            Ok::<_, Fault>(container.map(|container| (container, network)))
+        });
         let (opened, inspected) = tokio::select! {
             opened = &mut opening => (Some(opened?), inspect.await?),
             inspected = &mut inspect => (None, inspected?),
         };
-        let refusal = inspected.as_ref().and_then(|engine| {
-            let nothing = Report::default();
-            let readings = Readings { probe: &probe, defaults: &defaults, engine, inside: &nothing };
+        let refusal = inspected.as_ref().and_then(|(engine, network)| {
+            let (nothing, network) = (Report::default(), network.as_ref());
+            let readings = Readings { probe: &probe, defaults: &defaults, engine, network, inside: &nothing };
             Evidence::told(compartment, &readings).err()
         });
         let opened = match (opened, refusal) {
@@ -144,10 +150,12 @@ async fn prove(
         };
         (opened, inspected)
     };
-    let Some(inspected) = inspected else { return Err(opening::gone(opening, output, compartment).await) };
-    let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, inside: &opening.report };
+    let Some((inspected, network)) = inspected else { return Err(opening::gone(opening, output, compartment).await) };
+    let (inside, network) = (&opening.report, network.as_ref());
+    let readings = Readings { probe: &probe, defaults: &defaults, engine: &inspected, network, inside };
     let evidence = Evidence::gather(compartment, &readings).proven(compartment.server.name.as_str())?;
-    Ok((Streams { input, output: with_early(opening, output) }, evidence))
+    let namespace = inside.namespaces.get("net").cloned().flatten().unwrap_or_default();
+    Ok((Streams { input, output: with_early(opening, output) }, evidence, namespace))
 }
 
 /// A host path that leads elsewhere by now than when it was looked at is refused in words. Whoever is quicker than this is
@@ -228,6 +236,16 @@ async fn inspected(
         Ok(inspected) => Ok(Some(inspected)),
         Err(Refused { status: 404, .. }) => Ok(None),
         Err(why) => Err(refused(compartment, Class::Engine, "tell of its container", why)),
+    }
+}
+
+/// What the engine reports of the network that leads out, where there is one; none where it is gone.
+async fn network(engine: &Engine, docker: &Docker, compartment: &Compartment) -> Result<Option<NetworkInspect>, Fault> {
+    let Some(bounds) = compartment.bounds() else { return Ok(None) };
+    match engine.ask("look at a network", CALL, docker.inspect_network(&bounds.place.id, None)).await? {
+        Ok(network) => Ok(Some(network)),
+        Err(Refused { status: 404, .. }) => Ok(None),
+        Err(why) => Err(refused(compartment, Class::Engine, "tell of its network", why)),
     }
 }
 

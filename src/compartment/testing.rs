@@ -8,6 +8,7 @@ use crate::config::env::Fixed;
 use crate::config::resolve::load;
 use crate::config::{Mount, Network, Server};
 
+use super::fence::Fence;
 use super::guard::Guard;
 use super::image::ImageFacts;
 use super::lease::Lease;
@@ -66,7 +67,7 @@ pub(super) fn bind(host: &str, at: &str, write: bool) -> Mount {
     Mount { host: PathBuf::from(host), within: Some(PathBuf::from(host)), at: at.to_owned(), write }
 }
 
-/// The guard of every server that has one here.
+/// The guard, or the fence, of every server that has one here.
 pub(super) const GUARD: &str = "9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a";
 
 /// The compartment of a server, behind its guard where it has one.
@@ -75,6 +76,9 @@ pub(super) fn planned(server: &Server) -> Compartment {
         Network::None => Compartment::plan(server, &image(), &owner(), lease()),
         Network::Guarded { .. } => {
             Compartment::behind(server, &image(), &owner(), lease(), &Guard::of(server, &owner(), GUARD))
+        }
+        Network::Bridge => {
+            Compartment::within(server, &image(), &owner(), lease(), &Fence::of(server, &owner(), GUARD))
         }
     };
     let mut compartment = planned.unwrap_or_else(|fault| panic!("{fault}"));

@@ -3,7 +3,7 @@
 //! A reading that is missing is a difference. Nothing here can make a control hold but the two readings themselves. What
 //! has no control of its own must be as an engine leaves it: [`around`] names every other setting that is not.
 
-use bollard::models::ContainerInspectResponse;
+use bollard::models::{ContainerInspectResponse, NetworkInspect};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -16,6 +16,7 @@ use super::spec::Compartment;
 mod around;
 mod limits;
 mod mounts;
+mod network;
 mod places;
 mod privileges;
 mod view;
@@ -54,6 +55,8 @@ pub struct Readings<'a> {
     pub defaults: &'a Defaults,
     /// What it reports of the container.
     pub engine: &'a ContainerInspectResponse,
+    /// What it reports of the network, where that is one of its own.
+    pub network: Option<&'a NetworkInspect>,
     /// What the probe saw.
     pub inside: &'a Report,
 }
@@ -70,7 +73,7 @@ impl Evidence {
             "principal": asked.owner.principal,
             "mounts": asked.server.mounts.iter().map(|m| (&m.host, &m.at, m.write)).collect::<Vec<_>>(),
             "controls": controls,
-            "guard": asked.guard().map(|guard| (guard.container(), &guard.evidence().digest)),
+            "guard": asked.host_of_network().map(|(container, evidence)| (container, &evidence.digest)),
         });
         Evidence { digest: crate::hex(&Sha256::digest(subject.to_string())), controls }
     }
@@ -115,7 +118,7 @@ fn controls(view: &view::View<'_>) -> Vec<Control> {
         limits::pids,
         limits::open_files,
         limits::core_dumps,
-        around::network,
+        network::network,
         around::environment,
         privileges::namespaces,
         privileges::devices,
@@ -127,7 +130,8 @@ fn controls(view: &view::View<'_>) -> Vec<Control> {
         around::labels,
         around::other_settings,
     ];
-    let controls = all.into_iter().map(|control| control(view));
+    let fence = view.asked.bounds().map(|bounds| network::fence(view, bounds));
+    let controls = all.into_iter().map(|control| control(view)).chain(fence);
     // An engine that reports nothing has reported nothing that holds, empty lists included.
     let reported = view.is_reported();
     controls.map(|control| Control { holds: control.holds && reported, ..control }).collect()

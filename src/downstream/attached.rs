@@ -41,14 +41,28 @@ struct Removals {
     hurry: CancellationToken,
 }
 
-/// Waits, at most so long, until every container is removed that could not be removed at once. From now on they are
-/// tried without long pauses: who calls this is about to end.
+/// Goes on with a removal when nobody waits for it any more.
+pub fn afterwards(removal: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        REMOVALS.tasks.spawn_on(removal, &runtime);
+    }
+}
+
+/// A pause in such a removal: short where this process is about to end.
+pub async fn pause(longest: Duration) {
+    if tokio::time::timeout(longest, REMOVALS.hurry.cancelled()).await.is_ok() {
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Waits, at most so long, until everything is removed that could not be removed at once. From now on it is tried
+/// without long pauses: who calls this is about to end.
 pub async fn cleared(within: Duration) {
     REMOVALS.hurry.cancel();
     REMOVALS.tasks.close();
     if tokio::time::timeout(within, REMOVALS.tasks.wait()).await.is_err() {
         tracing::warn!(
-            "{} containers could not be removed; the next gateway or `bulkhead reap` will",
+            "{} containers or networks could not be removed; the next gateway or `bulkhead reap` will",
             REMOVALS.tasks.len()
         );
     }
@@ -182,10 +196,7 @@ impl Container {
 
     async fn remove_later(self) {
         for n in 0..LATER {
-            let pause = PAUSE.min(Duration::from_secs(1) * (n as u32 + 1));
-            if tokio::time::timeout(pause, REMOVALS.hurry.cancelled()).await.is_ok() {
-                tokio::time::sleep(AGAIN).await;
-            }
+            pause(PAUSE.min(Duration::from_secs(1) * (n as u32 + 1))).await;
             if self.remove_once().await {
                 return;
             }
@@ -220,16 +231,12 @@ impl Drop for Attached {
         if self.cared_for.load(Relaxed) {
             return;
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let container = self.container.clone();
-        REMOVALS.tasks.spawn_on(
-            async move {
-                if !container.remove().await {
-                    container.remove_later().await;
-                }
-            },
-            &runtime,
-        );
+        afterwards(async move {
+            if !container.remove().await {
+                container.remove_later().await;
+            }
+        });
     }
 }
 

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::subnet::Subnet;
+
 /// What an address is for, where that is not the public internet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -109,6 +111,14 @@ pub fn class(address: IpAddr) -> Option<Class> {
         IpAddr::V4(four) => class_of_four(four),
         IpAddr::V6(six) => class_of_six(six),
     }
+}
+
+/// The networks of IPv4 that are not public, none of them within another; but for the loopback, which is everybody's own.
+pub fn not_public() -> Vec<(Subnet, Class)> {
+    let all = FOUR.iter().map(|(address, length, class)| (Subnet::of(Ipv4Addr::from(*address), *length as u8), *class));
+    let all: Vec<(Subnet, Class)> = all.filter(|(_, class)| *class != Class::Loopback).collect();
+    let wider = |subnet: Subnet| all.iter().any(|(other, _)| *other != subnet && other.holds(subnet));
+    all.iter().filter(|(subnet, _)| !wider(*subnet)).copied().collect()
 }
 
 fn class_of_four(address: Ipv4Addr) -> Option<Class> {
@@ -230,7 +240,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_networks_that_are_not_public_are_told_once() {
+        let all: Vec<String> = not_public().into_iter().map(|(subnet, _)| subnet.to_string()).collect();
+        assert_eq!(all.len(), 15, "{all:?}");
+        assert!(all.contains(&"169.254.0.0/16".to_owned()) && all.contains(&"168.63.129.16/32".to_owned()), "{all:?}");
+        assert!(!all.contains(&"169.254.169.254/32".to_owned()) && !all.contains(&"127.0.0.0/8".to_owned()), "{all:?}");
+    }
+
     proptest! {
+        #[test]
+        fn a_network_that_is_not_public_holds_what_is_not(bits: u32) {
+            let address = Ipv4Addr::from_bits(bits);
+            let held = not_public().iter().any(|(subnet, _)| subnet.holds(Subnet::host(address)));
+            prop_assert_eq!(held || address.is_loopback(), class(address.into()).is_some(), "{}", address);
+        }
+
         #[test]
         fn the_standard_library_finds_nothing_public_that_is_not(bits: u32) {
             let address = Ipv4Addr::from_bits(bits);

@@ -1,6 +1,7 @@
 //! Isolation on the real engine: proven, refused, ended, cleared away. Needs the images of `scripts/setup`, and the
 //! fixture server's.
 
+mod bridge;
 mod check;
 mod endings;
 // What the attempts are given to reach, abstract sockets and processes, are things of Linux.

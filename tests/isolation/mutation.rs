@@ -257,7 +257,7 @@ async fn every_control_has_a_mutation() {
 }
 
 /// Fields whose absence says the same as their value, since the engine, or the fixture's image, has that by itself.
-const SAME: [&str; 15] = [
+pub const SAME: [&str; 15] = [
     "/AttachStderr",
     "/AttachStdin",
     "/AttachStdout",
@@ -276,7 +276,7 @@ const SAME: [&str; 15] = [
 ];
 
 /// Every place in a request, elements of lists included.
-fn places(at: &str, value: &Value, found: &mut Vec<String>) {
+pub fn places(at: &str, value: &Value, found: &mut Vec<String>) {
     let members: Vec<(String, &Value)> = match value {
         Value::Object(members) => members.iter().map(|(name, value)| (name.replace('/', "~1"), value)).collect(),
         Value::Array(items) => items.iter().enumerate().map(|(n, value)| (n.to_string(), value)).collect(),
@@ -289,7 +289,7 @@ fn places(at: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-fn without(body: &mut Value, place: &str) {
+pub fn without(body: &mut Value, place: &str) {
     let (parent, name) = place.rsplit_once('/').unwrap();
     let gone = match body.pointer_mut(parent).unwrap() {
         Value::Object(members) => members.remove(&name.replace("~1", "/")),

@@ -28,6 +28,8 @@ pub enum Call {
     Volume,
     Archive,
     GuardImage,
+    FenceImage,
+    Network,
 }
 
 impl Call {
@@ -41,6 +43,8 @@ impl Call {
             "POST" if ends("/wait") => Some(Call::Wait),
             "DELETE" if path.contains("/containers/") => Some(Call::Remove),
             "GET" if path.contains("/images/") && path.contains("guard/json") => Some(Call::GuardImage),
+            "GET" if path.contains("/images/") && path.contains("fence/json") => Some(Call::FenceImage),
+            "POST" if path.ends_with("/networks/create") => Some(Call::Network),
             "GET" if path.contains("/volumes/") => Some(Call::Volume),
             "PUT" if ends("/archive") => Some(Call::Archive),
             _ => None,
@@ -67,6 +71,10 @@ pub enum Failure {
 struct Rules {
     /// Changes the request for a server's container.
     create: Option<Change>,
+    /// Changes the request for a fence's container.
+    fence: Option<Change>,
+    /// Changes the request for a network.
+    network: Option<Change>,
     /// The report of a container that is as it was asked for, which every inspection is answered with.
     lie: Option<Value>,
     /// Which request fails, and how.
@@ -113,6 +121,16 @@ impl Proxy {
     /// The same, and tells of the container as if it were as asked for.
     pub fn lying(truth: Value, create: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Proxy::with(Rules { create: Some(Box::new(create)), lie: Some(truth), ..Rules::default() })
+    }
+
+    /// Changes the request for a fence's container.
+    pub fn fencing(fence: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Proxy::with(Rules { fence: Some(Box::new(fence)), ..Rules::default() })
+    }
+
+    /// Changes the request for a network.
+    pub fn networking(network: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Proxy::with(Rules { network: Some(Box::new(network)), ..Rules::default() })
     }
 
     /// Fails for one of the calls.
@@ -298,7 +316,11 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
             }
             _ => {}
         }
-        let (body, is_server) = if call == Some(Call::Create) { create(state, body) } else { (body, false) };
+        let (body, is_server) = match (call, &state.rules.network) {
+            (Some(Call::Create), _) => create(state, body),
+            (Some(Call::Network), Some(change)) => (changed(&body, change), false),
+            _ => (body, false),
+        };
         let has_body = request.is_chunked() || request.length().is_some();
         engine.write_all(&request.bytes(has_body.then_some(body.len()))).await?;
         engine.write_all(&body).await?;
@@ -359,9 +381,19 @@ async fn serve(state: &State, client: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
+fn changed(body: &[u8], change: &Change) -> Vec<u8> {
+    let mut request: Value = serde_json::from_slice(body).unwrap();
+    change(&mut request);
+    serde_json::to_vec(&request).unwrap()
+}
+
 /// The request for a container as the engine is to get it, and whether it is a server's; helpers are left alone.
 fn create(state: &State, body: Vec<u8>) -> (Vec<u8>, bool) {
     let mut request: Value = serde_json::from_slice(&body).unwrap();
+    if let ("fence", Some(change)) = (request["Labels"]["org.bulkhead.role"].as_str().unwrap_or(""), &state.rules.fence)
+    {
+        return (changed(&body, change), false);
+    }
     if request["Labels"]["org.bulkhead.role"] != "server" {
         return (body, false);
     }

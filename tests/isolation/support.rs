@@ -9,7 +9,7 @@ use bollard::Docker;
 use bollard::query_parameters::{ListContainersOptionsBuilder, RemoveVolumeOptionsBuilder};
 use bulkhead::compartment::guard::policy;
 use bulkhead::compartment::lease::Terms;
-use bulkhead::compartment::{self, Compartment, Confined, Engine, Guard, ImageFacts, Lease, Owner};
+use bulkhead::compartment::{self, Compartment, Confined, Engine, Fence, Guard, ImageFacts, Lease, Owner};
 use bulkhead::config::Server;
 use bulkhead::config::env::{Fixed, ProcessEnvironment, engine_candidates};
 use bulkhead::config::resolve::load;
@@ -78,6 +78,19 @@ impl Gateway {
     pub async fn start_behind(&self, server: &Server, guard: &Guard) -> Result<Confined, Fault> {
         let (image, lease) = (self.image(server).await?, Lease::from_now(Terms::default().instance));
         let compartment = Compartment::behind(server, &image, &self.owner, lease, guard)?;
+        compartment::start(&self.engine, compartment, LONG).await
+    }
+
+    /// A fence that was started for a server on a bridge.
+    pub async fn fence(&self, server: &Server) -> Result<(Fence, Link), Fault> {
+        let lease = Lease::from_now(Terms::default().instance);
+        Fence::start(&self.engine, server, &self.owner, lease, LONG).await
+    }
+
+    /// Starts a server in the network of a fence.
+    pub async fn start_fenced(&self, server: &Server, fence: &Fence) -> Result<Confined, Fault> {
+        let (image, lease) = (self.image(server).await?, Lease::from_now(Terms::default().instance));
+        let compartment = Compartment::within(server, &image, &self.owner, lease, fence)?;
         compartment::start(&self.engine, compartment, LONG).await
     }
 

@@ -55,7 +55,6 @@ fn what_is_not_served_yet_is_refused_by_name() {
         ("[audit]\nrotate = \"1m\"\n", "audit.rotate"),
         ("[audit]\narguments = \"full\"\n", "audit.arguments"),
         ("[gateway]\napproval = \"explicit\"\n", "gateway.approval"),
-        ("[servers.fx]\nimage = \"x\"\nnetwork = \"bridge\"\n", "servers.fx.network"),
     ] {
         let said = refused(config);
         assert!(said.lines().count() == 1 && said.contains(&format!("not yet supported: {key}")), "{said}");

@@ -3,6 +3,7 @@
 
 mod audit;
 mod bake;
+mod bridge;
 mod calls;
 mod canaries;
 mod clients;

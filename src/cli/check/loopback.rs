@@ -33,7 +33,7 @@ const USUAL: [(&str, u16); 14] = [
 pub(super) fn look_at(server: &Server) -> Option<Finding> {
     let granted: &[u16] = match (&server.run, &server.network) {
         (Run::Unisolated { .. } | Run::Remote { .. }, _) => return None,
-        (_, Network::None) => &[],
+        (_, Network::None | Network::Bridge) => &[],
         (_, Network::Guarded { host_ports, .. }) => host_ports,
     };
     let mut told: Vec<(String, u16)> = named(server);

@@ -1,6 +1,7 @@
 //! Whether each server could run: its lock, its image, and the images that all of them need.
 
 use crate::app::lock_path;
+use crate::compartment::fence::FENCE_IMAGE;
 use crate::compartment::guard::GUARD_IMAGE;
 use crate::compartment::{Engine, dedicated};
 use crate::config::{Config, Network, Run, Server};
@@ -11,9 +12,12 @@ use super::{Finding, loopback};
 
 /// Looks at the images of ours.
 pub(super) async fn images(engine: &Engine, config: Option<&Config>, findings: &mut Vec<Finding>) {
-    let guarded = config.is_some_and(|config| config.servers.iter().any(|server| server.network != Network::None));
-    let guard = guarded.then_some(GUARD_IMAGE);
-    for name in ["bulkhead/probe", "bulkhead/runtime"].into_iter().chain(guard) {
+    let has = |asks: fn(&Network) -> bool| {
+        config.is_some_and(|config| config.servers.iter().any(|server| asks(&server.network)))
+    };
+    let guard = has(|network| matches!(network, Network::Guarded { .. })).then_some(GUARD_IMAGE);
+    let fence = has(|network| matches!(network, Network::Bridge)).then_some(FENCE_IMAGE);
+    for name in ["bulkhead/probe", "bulkhead/runtime"].into_iter().chain(guard).chain(fence) {
         findings.push(match engine.image(name).await {
             Ok(image) => Finding::fine(format!("image {name}"), format!("{:.19}", image.id)),
             Err(fault) => Finding::wrong(format!("image {name}"), fault.inward, "run scripts/setup", Exit::Isolation),
@@ -34,7 +38,16 @@ pub(super) async fn look(engine: &Engine, answers: bool, config: &Config, findin
         let locked = lock.servers.get(server.name.as_str());
         findings.extend(look_at(engine, answers, config, server, locked).await);
         findings.extend(loopback::look_at(server));
+        findings.extend(on_a_bridge(server));
     }
+}
+
+/// What it means to be on a bridge.
+fn on_a_bridge(server: &Server) -> Option<Finding> {
+    let says = "can reach the internet: any public IPv4 address and port, which nobody decides on or records; not the host, \
+                other containers, private networks or cloud metadata";
+    let has = server.network == Network::Bridge && server.disabled.is_none();
+    has.then(|| Finding::note(format!("server {}", server.name), says, None))
 }
 
 async fn look_at(

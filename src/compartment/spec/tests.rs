@@ -11,6 +11,8 @@ use super::*;
 const GOLDEN: &str = include_str!("../../../tests/golden/create-body.json");
 const GOLDEN_FULL: &str = include_str!("../../../tests/golden/create-body-full.json");
 const GOLDEN_GUARDED: &str = include_str!("../../../tests/golden/create-body-guarded.json");
+const GOLDEN_FENCE: &str = include_str!("../../../tests/golden/create-body-fence.json");
+const GOLDEN_BRIDGED: &str = include_str!("../../../tests/golden/create-body-bridged.json");
 const PLAIN: &str = r#"image = "notes""#;
 const GUARDED: &str = r#"
 image = "notes"
@@ -177,7 +179,7 @@ fn the_proxys_variables_are_there_where_there_is_a_proxy_and_never_over_the_oper
 #[test]
 fn what_may_reach_something_has_no_compartment_without_its_own_guard() {
     let guarded = server(GUARDED);
-    assert!(refusal(&guarded, &image()).contains("there is no guard to see to that"));
+    assert!(refusal(&guarded, &image()).contains("there is no guard or fence to see to that"));
     let behind = |guard: &Guard| Compartment::behind(&guarded, &image(), &owner(), lease(), guard);
     let other = Server { digest: "other".into(), ..guarded.clone() };
     for wrong in [
@@ -201,6 +203,45 @@ fn a_guard_is_as_confined_as_any_server_and_says_whose_it_is() {
     assert_eq!(differences(&body(&own), &guard), ["/HostConfig/CpusetCpus", "/Labels/org.bulkhead.role"]);
     assert_eq!(guard["Labels"]["org.bulkhead.server"], "My Notes");
     assert_eq!(guard["HostConfig"]["NetworkMode"], "none");
+}
+
+const BRIDGED: &str = "image = \"notes\"\nnetwork = \"bridge\"";
+
+/// The request of a fence.
+fn fence() -> Value {
+    let (fenced, own) = (server(BRIDGED), server(PLAIN));
+    let bounds = Arc::new(Bounds::example());
+    let mut fence = Compartment::fencing(&fenced.name, &own, &image(), &owner(), lease(), &bounds).unwrap();
+    fence.nonce = NONCE.to_owned();
+    fence.seat = planned(&own).seat;
+    assert_eq!(fence.name(), "bulkhead-fence-My-Notes-00112233");
+    serde_json::to_value(fence.body(PROBE_VOLUME)).unwrap()
+}
+
+#[test]
+fn the_request_of_a_fence_is_the_golden_one() {
+    let fence = fence();
+    assert_is(GOLDEN_FENCE, &fence);
+    // What it begins with beside any server's compartment.
+    let more = ["CapAdd", "Dns", "DnsSearch", "Init", "NetworkMode"].map(|name| format!("/HostConfig/{name}"));
+    let all = [&["/Entrypoint".to_owned()], &more[..], &["/Labels/org.bulkhead.role".into(), "/User".into()]].concat();
+    assert_eq!(differences(&body(&server(PLAIN)), &fence), all);
+}
+
+#[test]
+fn the_request_of_a_server_within_its_fence_is_the_golden_one() {
+    let within = body(&server(BRIDGED));
+    assert_is(GOLDEN_BRIDGED, &within);
+    assert_eq!(differences(&body(&server(PLAIN)), &within), ["/Entrypoint", "/HostConfig/NetworkMode", "/Hostname"]);
+    let fenced = server(BRIDGED);
+    assert!(refusal(&fenced, &image()).contains("no guard or fence to see to that"));
+    let other = Fence::of(&Server { digest: "other".into(), ..fenced.clone() }, &owner(), GUARD);
+    let bob = Fence::of(&fenced, &Owner { principal: "bob".into(), ..owner() }, GUARD);
+    let own = Fence::of(&fenced, &owner(), GUARD);
+    let within = |server: &Server, fence: &Fence| Compartment::within(server, &image(), &owner(), lease(), fence);
+    assert!(within(&fenced, &other).is_err() && within(&fenced, &bob).is_err() && within(&fenced, &own).is_ok());
+    assert!(within(&Server { network: Network::None, ..fenced.clone() }, &own).is_err(), "it asks for no network");
+    assert!(Compartment::behind(&fenced, &image(), &owner(), lease(), &Guard::of(&fenced, &owner(), GUARD)).is_err());
 }
 
 #[test]

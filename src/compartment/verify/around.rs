@@ -1,10 +1,9 @@
-//! The controls on what is around a server: its network, its environment, its life; and that nothing else was set. Pure.
+//! The controls on what is around a server: its environment, its life; and that nothing else was set. Pure.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::super::guard::Guard;
 use super::super::spec::HOSTNAME;
 use super::Control;
 use super::view::{UNSEEN, View, as_asked, control, or_unread, shown};
@@ -47,40 +46,6 @@ const PROVEN: [&str; 34] = [
     "VolumesFrom",
 ];
 
-/// Tunnels that some kernels put into every network of their own, down and without a route.
-const IDLE: [&str; 9] = ["tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"];
-
-pub(super) fn network(v: &View<'_>) -> Control {
-    let mode = v.host.network_mode.clone().unwrap_or_default();
-    let published =
-        v.host.port_bindings.as_ref().is_some_and(|p| !p.is_empty()) || v.host.publish_all_ports == Some(true);
-    let joined = v.engine.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
-    let mut others: Vec<&str> = joined.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-    others.retain(|name| *name != "none");
-    others.sort_unstable();
-    let (interfaces, routes) = (v.inside.interfaces(), v.inside.routes());
-    let is_none = |name: &&str| *name == "lo" || IDLE.contains(name) && v.inside.is_idle(name);
-    let only_lo = interfaces.as_ref().is_some_and(|all| all.contains(&"lo") && all.iter().all(is_none));
-    let no_way = routes.as_ref().is_some_and(Vec::is_empty);
-    let inside = match (&interfaces, &routes) {
-        (Some(all), Some(routes)) => format!("{}, {} routes out", all.join(","), routes.len()),
-        _ => or_unread(None),
-    };
-    let as_asked = mode == v.asked.network_mode() && !published && others.is_empty();
-    let joined = others.iter().map(|name| format!(", joined {name}"));
-    let words = v.asked.guard().filter(|_| mode == v.asked.network_mode()).map(through);
-    let words = words.unwrap_or(mode);
-    let engine = joined.chain(published.then(|| ", ports published".to_owned())).fold(words, |all, more| all + &more);
-    let asked = v.asked.guard().map_or_else(|| "none".to_owned(), through);
-    // Also behind a guard: the way out is through its ports, and not one of the network's.
-    control("network", &asked, engine, inside, as_asked && only_lo && no_way)
-}
-
-/// The network of that guard and of no other container.
-fn through(guard: &Guard) -> String {
-    format!("none but through the guard {:.12}", guard.container())
-}
-
 /// Names only: values are compared where the engine tells them, and shown nowhere.
 pub(super) fn environment(v: &View<'_>) -> Control {
     let asked: Vec<&str> = v.asked.env.keys().map(String::as_str).collect();
@@ -106,8 +71,14 @@ pub(super) fn hostname(v: &View<'_>) -> Control {
     control("hostname", HOSTNAME, engine, or_unread(inside), holds)
 }
 
-/// The first process is the engine's init, and the server its child.
+/// The first process is the engine's init, and the server its child. A fence is the first process itself.
 pub(super) fn init(v: &View<'_>) -> Control {
+    if v.asked.is_fence() {
+        let parent = v.inside.status("PPid");
+        let inside = if parent == Some("0") { "none".to_owned() } else { format!("parent {}", or_unread(parent)) };
+        let holds = v.host.init == Some(false) && parent == Some("0");
+        return control("init", "none", shown(&v.host.init), inside, holds);
+    }
     let name = v.inside.init("Name");
     let parent = v.inside.status("PPid");
     let holds = v.host.init == Some(true) && name.is_some_and(|n| n != "probe") && parent == Some("1");
@@ -192,6 +163,8 @@ fn is_left(v: &View<'_>, name: &str, value: &Value) -> bool {
         ("Runtime", Value::String(runtime)) => *runtime == v.defaults.runtime,
         ("Isolation", Value::String(text)) => text.is_empty() || text == "default",
         ("MemorySwappiness", Value::Number(n)) => n.as_i64() == Some(-1),
+        // The control on the network asks for them where there is one.
+        ("Dns" | "DnsSearch", Value::Array(_)) if v.asked.is_fence() => true,
         (_, Value::Null | Value::Bool(false)) => true,
         (_, Value::String(text)) => text.is_empty(),
         (_, Value::Number(n)) => n.as_i64() == Some(0),

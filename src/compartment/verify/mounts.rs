@@ -6,7 +6,6 @@ use std::path::Path;
 use bollard::models::{Mount, MountPoint, MountType};
 use serde_json::Value;
 
-use super::super::guard::Guard;
 use super::super::report::MountLine;
 use super::Control;
 use super::places::{is_in_memory, is_kernels};
@@ -220,11 +219,11 @@ fn is_engines(v: &View<'_>, m: &MountLine) -> bool {
     }
 }
 
-/// Whether a path is below one that an engine keeps for the container of this very id, or for the guard whose network it
+/// Whether a path is below one that an engine keeps for the container of this very id, or for the one whose network it
 /// has: the files that tell of a network go with it.
 fn is_of_its_network(v: &View<'_>, root: &str) -> bool {
     let own = v.engine.id.as_deref().filter(|id| !id.is_empty());
-    let id = v.asked.guard().map(Guard::container).or(own);
+    let id = v.asked.host_of_network().map(|(container, _)| container).or(own);
     id.is_some_and(|id| root.split('/').any(|part| part == id))
 }
 

@@ -21,9 +21,16 @@ pub(super) fn capabilities(v: &View<'_>) -> Control {
     let dropped = drop.iter().any(|c| c.eq_ignore_ascii_case("ALL") || c.eq_ignore_ascii_case("CAP_ALL"));
     let all = read.iter().all(none);
     let inside = if all { "all sets 0".to_owned() } else { format!("{read:?}") };
-    let holds = dropped && empty(&v.host.cap_add) && all;
-    let engine = format!("drop {}, add {}", drop.join(","), v.host.cap_add.clone().unwrap_or_default().join(","));
-    control("capabilities", "none", engine.trim_end_matches(", add ").to_owned(), inside, holds)
+    let mut added: Vec<String> = v.host.cap_add.clone().unwrap_or_default();
+    added.sort_unstable();
+    let bare = added.iter().map(|name| name.strip_prefix("CAP_").unwrap_or(name));
+    let holds = dropped && bare.eq(v.asked.capabilities().iter().copied()) && all;
+    let asked = match v.asked.capabilities() {
+        [] => "none".to_owned(),
+        begins => format!("none, after {}", begins.join(",")),
+    };
+    let engine = format!("drop {}, add {}", drop.join(","), added.join(","));
+    control("capabilities", &asked, engine.trim_end_matches(", add ").to_owned(), inside, holds)
 }
 
 pub(super) fn escalation(v: &View<'_>) -> Control {

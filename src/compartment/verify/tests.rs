@@ -12,6 +12,7 @@ use super::*;
 
 mod attacks;
 mod engine;
+mod fenced;
 mod inside;
 
 const ENTRY: &str = r#"
@@ -32,6 +33,7 @@ struct Case {
     asked: Compartment,
     defaults: Defaults,
     engine: Value,
+    network: Option<Value>,
     inside: Value,
 }
 
@@ -44,7 +46,7 @@ impl Case {
         let defaults = Defaults { runtime: "runc".into(), seccomp: Some("default".into()), ..Defaults::default() };
         let engine = serde_json::from_str(include_str!("../../../tests/fixtures/inspect-20.10.json")).unwrap();
         let inside = serde_json::from_str(include_str!("../../../tests/fixtures/probe-v1.json")).unwrap();
-        Case { asked, defaults, engine, inside }
+        Case { asked, defaults, engine, network: None, inside }
     }
 
     /// As on a newer engine, with AppArmor and control groups of the second version, and another share of processors.
@@ -63,7 +65,10 @@ impl Case {
     fn evidence(&self) -> Evidence {
         let engine: ContainerInspectResponse = serde_json::from_value(self.engine.clone()).unwrap();
         let inside: Report = serde_json::from_value(self.inside.clone()).unwrap();
-        let readings = Readings { probe: PROBE_VOLUME, defaults: &self.defaults, engine: &engine, inside: &inside };
+        let defaults = &self.defaults;
+        let network = self.network.clone().map(|network| serde_json::from_value(network).unwrap());
+        let network = network.as_ref();
+        let readings = Readings { probe: PROBE_VOLUME, defaults, engine: &engine, network, inside: &inside };
         Evidence::gather(&self.asked, &readings)
     }
 

@@ -1,6 +1,6 @@
 //! The readings laid out for the controls, and the words in which controls tell them. Pure.
 
-use bollard::models::{ContainerConfig, ContainerInspectResponse, HostConfig};
+use bollard::models::{ContainerConfig, ContainerInspectResponse, HostConfig, NetworkInspect};
 
 use super::super::engine::Defaults;
 use super::super::report::{MountLine, Report};
@@ -16,6 +16,7 @@ pub(super) struct View<'a> {
     pub probe: &'a str,
     pub defaults: &'a Defaults,
     pub engine: &'a ContainerInspectResponse,
+    pub network: Option<&'a NetworkInspect>,
     pub host: HostConfig,
     pub config: ContainerConfig,
     pub inside: &'a Report,
@@ -25,12 +26,13 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(super) fn new(asked: &'a Compartment, readings: &Readings<'a>) -> Self {
-        let Readings { probe, defaults, engine, inside } = *readings;
+        let Readings { probe, defaults, engine, network, inside } = *readings;
         View {
             asked,
             probe,
             defaults,
             engine,
+            network,
             host: engine.host_config.clone().unwrap_or_default(),
             config: engine.config.clone().unwrap_or_default(),
             inside,

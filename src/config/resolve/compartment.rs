@@ -9,7 +9,7 @@ use crate::config::CACHE;
 use crate::config::fault::quoted;
 use crate::config::mounts::{Guard, target, within};
 use crate::config::reader::{Field, Reader};
-use crate::config::{GUARD, Mount, Network, Resources, Total};
+use crate::config::{FENCE, GUARD, Mount, Network, Resources, Total};
 use crate::egress::passage::Limits;
 
 use super::gateway::set;
@@ -106,19 +106,21 @@ fn nested(found: &Compartment) -> Option<(String, String)> {
     pairs.find(|(inner, outer)| below(inner, outer)).map(|(inner, outer)| (inner.to_owned(), outer.to_owned()))
 }
 
-/// What of the totals is a server's own: those of its guard count, too.
+/// What of the totals is a server's own: those of its guard or fence count, too.
 fn left(r: &Reader<'_>, network: &Network, total: &Total) -> Total {
-    if *network == Network::None {
-        return *total;
-    }
-    let left = Total { memory: total.memory.saturating_sub(GUARD.memory), cpus: total.cpus - GUARD.cpus, ..*total };
+    let (what, takes) = match network {
+        Network::None => return *total,
+        Network::Guarded { .. } => ("guard", GUARD),
+        Network::Bridge => ("fence", FENCE),
+    };
+    let left = Total { memory: total.memory.saturating_sub(takes.memory), cpus: total.cpus - takes.cpus, ..*total };
     if left.memory >= LEAST_MEMORY && left.cpus >= LEAST_CPUS {
         return left;
     }
     r.fault(&format!(
-        "has no room: the guard of its network takes {} MiB and {} of a processor of limits.total",
-        GUARD.memory >> 20,
-        GUARD.cpus
+        "has no room: the {what} of its network takes {} MiB and {} of a processor of limits.total",
+        takes.memory >> 20,
+        takes.cpus
     ));
     *total
 }

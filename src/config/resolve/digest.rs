@@ -55,8 +55,12 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         sum.put(label, &[text]);
     }
     // Left out where there is nothing, so that what was locked before there was such a key stays locked.
-    if let Network::Guarded { rules, host_ports } = network {
-        sum.put("network", &[rules.to_string(), format!("{host_ports:?}")]);
+    match network {
+        Network::None => {}
+        Network::Guarded { rules, host_ports } => {
+            sum.put("network", &[rules.to_string(), format!("{host_ports:?}")]);
+        }
+        Network::Bridge => sum.put("network", &["bridge".to_owned()]),
     }
     crate::hex(&sum.0.finalize())
 }

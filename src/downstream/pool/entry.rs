@@ -87,9 +87,12 @@ impl Slot {
     /// keep it from what it may reach.
     pub(super) async fn cut(self) {
         let Some(instance) = self.instance().await else { return };
-        match &instance.way {
+        let shut = match &instance.way {
             Some(way) => way.shut().await,
-            None => drop(instance.peer.close().await),
+            None => false,
+        };
+        if !shut {
+            instance.peer.close().await;
         }
     }
 }

@@ -7,15 +7,17 @@ use tokio::sync::watch;
 
 use crate::audit::record::{Isolation, ServerEvent, ServerWord};
 use crate::compartment::guard::policy;
-use crate::compartment::{self, Compartment, Confined, Guard, Lease};
-use crate::config::{Run, Server};
+use crate::compartment::verify::Evidence;
+use crate::compartment::{self, Compartment, Confined, Fence, Guard, ImageFacts, Lease, Owner};
+use crate::config::{Network, Run, Server};
+use crate::egress::allowance::Allowance;
 use crate::egress::resolve::System;
 use crate::egress::{Egress, Policy};
 use crate::error::{Class, Fault};
 use crate::route::Listing;
 
 use super::super::budget::Share;
-use super::super::guarded::{self, Way};
+use super::super::guarded::{self, Held, Way};
 use super::super::handshake::{self, Listed};
 use super::super::instance::{Confinement, Instance, Next};
 use super::super::link::{Ending, Link};
@@ -197,19 +199,44 @@ impl Pool {
             }
         };
         let image = self.engine.image(reference).await.map_err(|fault| absent(server, reference, fault))?;
-        let today = self.allowances.of(server.name.as_str(), owner);
+        let principal = owner;
         let owner = self.owner.for_principal(owner);
-        let left = || deadline.saturating_duration_since(Instant::now());
-        let Some(policy) = policy(server) else {
-            let compartment = Compartment::plan(server, &image, &owner, lease)?;
-            return Ok((compartment::start(&self.engine, compartment, left()).await?, None));
-        };
-        let (guard, link) = Guard::start(&self.engine, server, &policy, &owner, lease, left()).await?;
-        self.record(entry, ServerWord::Proven, &confinement_of(&guard), Some("the guard of its network".to_owned()));
+        match &server.network {
+            Network::None => {
+                let compartment = Compartment::plan(server, &image, &owner, lease)?;
+                Ok((compartment::start(&self.engine, compartment, left(deadline)).await?, None))
+            }
+            Network::Guarded { .. } => {
+                let today = self.allowances.of(server.name.as_str(), principal);
+                let guarded = self.behind_a_guard(entry, &image, &owner, lease, deadline, today);
+                let (confined, way) = Box::pin(guarded).await?;
+                Ok((confined, Some(way)))
+            }
+            Network::Bridge => {
+                let (confined, way) = Box::pin(self.within_a_fence(entry, &image, &owner, lease, deadline)).await?;
+                Ok((confined, Some(way)))
+            }
+        }
+    }
+
+    async fn behind_a_guard(
+        &self,
+        entry: &Entry,
+        image: &ImageFacts,
+        owner: &Owner,
+        lease: Lease,
+        deadline: Instant,
+        today: Arc<Allowance>,
+    ) -> Result<(Confined, Way), Fault> {
+        let server = &entry.server;
+        let policy = policy(server).ok_or_else(|| Fault::new(Class::Bug, "there is nothing that it may reach"))?;
+        let (guard, link) = Guard::start(&self.engine, server, &policy, owner, lease, left(deadline)).await?;
+        let proof = confinement_of(guard.container(), guard.image(), guard.evidence());
+        self.record(entry, ServerWord::Proven, &proof, Some("the guard of its network".to_owned()));
         let met = guarded::meet(link, policy.limits, deadline).await?;
         let started = async {
-            let compartment = Compartment::behind(server, &image, &owner, lease, &guard)?;
-            compartment::start(&self.engine, compartment, left()).await
+            let compartment = Compartment::behind(server, image, owner, lease, &guard)?;
+            compartment::start(&self.engine, compartment, left(deadline)).await
         };
         let confined = match started.await {
             Ok(confined) => confined,
@@ -222,7 +249,36 @@ impl Pool {
         let witness = Arc::new(Recorded(self.audit.clone()));
         let egress = Arc::new(Egress::new(policy, today, Arc::new(System), witness));
         let (link, way) = met.serve(guard, egress, confined.link);
-        Ok((Confined { link, ..confined }, Some(way)))
+        Ok((Confined { link, ..confined }, way))
+    }
+
+    async fn within_a_fence(
+        &self,
+        entry: &Entry,
+        image: &ImageFacts,
+        owner: &Owner,
+        lease: Lease,
+        deadline: Instant,
+    ) -> Result<(Confined, Way), Fault> {
+        let server = &entry.server;
+        let (fence, link) = Fence::start(&self.engine, server, owner, lease, left(deadline)).await?;
+        let proof = confinement_of(fence.container(), fence.image(), fence.evidence());
+        let reach = fence.bounds().reach().join(", ");
+        self.record(entry, ServerWord::Proven, &proof, Some(format!("the fence of its network; can reach: {reach}")));
+        let held = Held::new(link);
+        let started = async {
+            let compartment = Compartment::within(server, image, owner, lease, &fence)?;
+            compartment::start(&self.engine, compartment, left(deadline)).await
+        };
+        let confined = match started.await {
+            Ok(confined) => confined,
+            Err(fault) => {
+                held.end().await;
+                return Err(fault);
+            }
+        };
+        let link = held.stay(confined.link);
+        Ok((Confined { link, ..confined }, Way::Fenced(fence)))
     }
 
     /// Stays with a running instance: notices when its tools change, stops it when it is idle or its lease ends,
@@ -328,14 +384,18 @@ async fn is_stuck(instance: &Instance) -> bool {
     answered.is_err_and(|fault| fault.class == Class::Timeout) && instance.idle().is_some()
 }
 
-/// What confines a guard.
-fn confinement_of(guard: &Guard) -> Confinement {
+/// What confines the keeper of a server's network.
+fn confinement_of(container: &str, image: &str, evidence: &Arc<Evidence>) -> Confinement {
     Confinement {
         isolation: Isolation::Proven,
-        container: Some(guard.container().to_owned()),
-        image: Some(guard.image().to_owned()),
-        evidence: Some(guard.evidence().clone()),
+        container: Some(container.to_owned()),
+        image: Some(image.to_owned()),
+        evidence: Some(evidence.clone()),
     }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 fn ended(ending: &Ending, ours: bool, reason: &str) -> (ServerWord, String) {

@@ -1,8 +1,8 @@
 //! The engine seen from beside the gateway: its images and containers by the docker command, and engines that are not
 //! there, that hang, or that can be cut off.
 
-use std::io::{Read as _, Write as _};
-use std::net::Shutdown;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -99,6 +99,31 @@ pub fn remove(gateway: &str) {
         // Somebody else may have been quicker.
         let _ = try_docker(&["rm", "--force", "--volumes", &container.id]);
     }
+    let label = format!("label=org.bulkhead.gateway={gateway}");
+    for network in docker(&["network", "ls", "--quiet", "--filter", &label]).lines() {
+        let _ = try_docker(&["network", "rm", network]);
+    }
+}
+
+/// The real engine at a port of the loopback, as if it were elsewhere.
+pub fn over_tcp() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let far = UnixStream::connect(real_socket()).unwrap();
+            let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            std::thread::spawn(move || {
+                carry(near, &far);
+                let _ = far.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                carry(far_too, &near_too);
+                let _ = near_too.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    port
 }
 
 // === engines that fail ===
@@ -160,20 +185,22 @@ impl Plugged {
         self.ends.lock().unwrap().extend([&near, &far].map(|end| end.try_clone().unwrap()));
         for (from, to) in [(&near, &far), (&far, &near)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-            std::thread::spawn(move || carry(from, to));
+            std::thread::spawn(move || {
+                carry(from, &to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
         }
     }
 }
 
-/// Carries bytes one way, and then the end of them.
-fn carry(mut from: UnixStream, mut to: UnixStream) {
+/// Carries bytes one way.
+fn carry(mut from: impl Read, mut to: impl Write) {
     let mut piece = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut piece) {
         if to.write_all(&piece[..count]).is_err() {
             break;
         }
     }
-    let _ = to.shutdown(Shutdown::Write);
 }
 
 /// The socket of the engine that the tests use.

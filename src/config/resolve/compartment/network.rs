@@ -2,32 +2,37 @@
 
 use crate::config::Network;
 use crate::config::fault::quoted;
-use crate::config::file::Value;
 use crate::config::reader::{Field, Reader};
 use crate::egress::rule::{Rule, Rules};
 
 /// More ports than anybody lists by hand; a guard opens two sockets for each.
 const MOST_PORTS: usize = 64;
 
-/// The word of `network` that this version does not serve.
-const LATER: &str = "bridge";
-
-/// The words of `network` that this version serves.
+/// The words of `network`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     None,
     Egress,
+    Bridge,
 }
 
 /// Reads the three of them together.
 pub(super) fn network(r: &mut Reader<'_>) -> Network {
     let (network, egress, host_ports) = (r.get("network"), r.get("egress"), r.get("host_ports"));
-    let word = network.as_ref().and_then(word);
+    let words = [("none", Word::None), ("egress", Word::Egress), ("bridge", Word::Bridge)];
+    let word = network.as_ref().and_then(|field| field.choice(&words));
     if let (Some(Word::None), Some(egress)) = (word, &egress) {
         egress.fault("cannot stand beside network = \"none\": leave that out");
     }
     if let (Some(Word::Egress), Some(network), None, None) = (word, &network, &egress, &host_ports) {
         network.fault("= \"egress\" needs what may be reached: egress = [\"host:port\"] or host_ports = [port]");
+    }
+    if word == Some(Word::Bridge) {
+        let why = "cannot stand beside network = \"bridge\", which reaches the internet by itself and never the host: \
+                   choose one of the two";
+        let beside = [&egress, &host_ports].into_iter().flatten();
+        beside.for_each(|field| field.fault(why));
+        return Network::Bridge;
     }
     let rules = egress.map(|field| items(&field, usize::MAX, |item| item.parse(rule))).unwrap_or_default();
     let port = |item: &Field<'_>| item.integer(1, 65535);
@@ -36,15 +41,6 @@ pub(super) fn network(r: &mut Reader<'_>) -> Network {
         true => Network::None,
         false => Network::Guarded { rules: Rules::new(rules), host_ports },
     }
-}
-
-fn word(field: &Field<'_>) -> Option<Word> {
-    // Read once, so that a value that is no text is told once.
-    if matches!(&field.node().value, Value::String(text) if text == LATER) {
-        field.later(LATER);
-        return None;
-    }
-    field.choice(&[("none", Word::None), ("egress", Word::Egress)])
 }
 
 fn rule(text: &str) -> Result<Rule, String> {

@@ -21,7 +21,6 @@ fn what_the_contract_has_and_this_version_has_not_is_refused_by_its_full_name() 
         ("[audit]\narguments = \"full\"", "audit.arguments = \"full\""),
         ("[policy]\nfiles = []", "policy.files"),
         ("[gateway]\napproval = \"explicit\"", "gateway.approval = \"explicit\""),
-        ("[servers.a]\nimage = \"i\"\nnetwork = \"bridge\"", "servers.a.network = \"bridge\""),
     ] {
         let said = toml_faults(text);
         assert!(said.ends_with(&format!(": not yet supported: {name}")) && said.lines().count() == 1, "{said}");
@@ -161,8 +160,11 @@ fn values_out_of_bounds_are_refused() {
         ("timeout = \"0s\"", "servers.s.timeout \"0s\" is not between \"1ms\" and \"168h\""),
         ("timeout = \"11m\"\nmax_time = \"10m\"", "servers.s.max_time must not be shorter than \"timeout\""),
         ("max_result = \"2g\"", "servers.s.max_result must be at most \"1g\", not \"2g\""),
-        ("network = \"host\"", "servers.s.network must be \"none\" or \"egress\", not \"host\""),
-        ("network = \"container:abc\"", "servers.s.network must be \"none\" or \"egress\", not \"container:abc\""),
+        ("network = \"host\"", "servers.s.network must be \"none\" or \"egress\" or \"bridge\", not \"host\""),
+        (
+            "network = \"container:abc\"",
+            "servers.s.network must be \"none\" or \"egress\" or \"bridge\", not \"container:abc\"",
+        ),
         ("share = \"none\"", "servers.s.share must be \"principal\" or \"session\" or \"all\", not \"none\""),
         ("min_role = \"Admin\"", "servers.s.min_role must be \"guest\" or \"user\" or \"admin\", not \"Admin\""),
         (
@@ -200,6 +202,8 @@ fn values_out_of_bounds_are_refused() {
 
 #[test]
 fn what_may_be_reached_is_told_in_full_or_refused() {
+    let beside = "cannot stand beside network = \"bridge\", which reaches the internet by itself and never the host: choose \
+                  one of the two";
     let no_rule = |text: &str, why: &str| format!("servers.s.egress[0] {text:?} is nothing that can be reached: {why}");
     let port = "a port from 1 to 65535 must follow the host";
     for (line, said) in [
@@ -221,6 +225,8 @@ fn what_may_be_reached_is_told_in_full_or_refused() {
             "network = \"none\"\negress = [\"a.org:1\"]",
             "servers.s.egress cannot stand beside network = \"none\": leave that out".to_owned(),
         ),
+        ("network = \"bridge\"\negress = [\"a.org:1\"]", format!("servers.s.egress {beside}")),
+        ("network = \"bridge\"\nhost_ports = [5432]", format!("servers.s.host_ports {beside}")),
         (
             "network = \"egress\"",
             "servers.s.network = \"egress\" needs what may be reached: egress = [\"host:port\"] or host_ports = [port]"
@@ -258,6 +264,8 @@ fn what_may_be_reached_is_told_in_full_or_refused() {
             "{said}"
         );
     }
+    let said = toml_faults("[limits.total]\ncpus = 0.2\n[servers.a]\nimage = \"i\"\nnetwork = \"bridge\"");
+    assert!(said.ends_with("the fence of its network takes 16 MiB and 0.2 of a processor of limits.total"), "{said}");
 }
 
 #[test]

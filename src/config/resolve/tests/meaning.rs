@@ -202,6 +202,7 @@ fn what_may_be_reached_is_kept_as_written() {
     for (lines, means) in [
         (String::new(), Network::None),
         ("network = \"none\"".to_owned(), Network::None),
+        ("network = \"bridge\"".to_owned(), Network::Bridge),
         (rules.to_owned(), guarded("api.github.com:443 *.example.org:80", &[])),
         (format!("network = \"egress\"\n{rules}"), guarded("api.github.com:443 *.example.org:80", &[])),
         ("host_ports = [5432, 6379]".to_owned(), guarded("", &[5432, 6379])),
