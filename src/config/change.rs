@@ -114,11 +114,18 @@ impl Server {
             && (self.timeout, self.max_time) == (other.timeout, other.max_time)
             && (self.start_timeout, self.idle_stop) == (other.start_timeout, other.idle_stop)
     }
+
+    /// Whether it may reach something, or as much of it, not any more under `new`; nothing may where that is none.
+    pub fn may_reach_less(&self, new: Option<&Server>) -> bool {
+        self.network.is_narrowed_by(new.map(|new| &new.network))
+            || matches!(self.network, Network::Guarded { .. })
+                && new.is_some_and(|new| new.egress_limits.are_tighter_than(self.egress_limits))
+    }
 }
 
 impl Network {
     /// Whether something of it may not be reached any more under `new`; nothing may where that is none.
-    pub fn is_narrowed_by(&self, new: Option<&Network>) -> bool {
+    fn is_narrowed_by(&self, new: Option<&Network>) -> bool {
         match (self, new) {
             (Network::None, _) => false,
             (old, Some(new)) if old == new => false,
@@ -238,5 +245,24 @@ mod tests {
         assert!(ports.is_narrowed_by(Some(&of("host_ports = [1]"))) && ports.is_narrowed_by(Some(&Network::None)));
         assert!(ports.is_narrowed_by(None) && !Network::None.is_narrowed_by(None));
         assert!(!Network::None.is_narrowed_by(Some(&both)));
+    }
+
+    #[test]
+    fn less_is_also_less_of_the_same() {
+        let of = |lines: &str| toml(&format!("{BASE}{lines}\n")).servers.remove(0);
+        let with = |limit: &str| of(&format!("host_ports = [1]\negress_limits = {{ {limit} }}"));
+        let plain = with("");
+        for (tight, wide) in [
+            ("connections = 63", "connections = 65"),
+            ("connect = \"14s\"", "connect = \"16s\""),
+            ("request = \"29s\"", "request = \"31s\""),
+            ("idle = \"59m\"", "idle = \"61m\""),
+            ("bytes_per_day = \"9k\"", ""),
+            ("bytes_per_day = \"9k\"", "bytes_per_day = \"10k\""),
+        ] {
+            assert!(with(wide).may_reach_less(Some(&with(tight))) && !with(tight).may_reach_less(Some(&with(wide))));
+        }
+        assert!(plain.may_reach_less(None) && plain.may_reach_less(Some(&of(""))) && !of("").may_reach_less(None));
+        assert!(!plain.may_reach_less(Some(&plain)) && !plain.may_reach_less(Some(&of("host_ports = [1]\npids = 9"))));
     }
 }

@@ -70,6 +70,16 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Whether anything of it is less than in the other ones.
+    pub fn are_tighter_than(self, other: Limits) -> bool {
+        let bytes = |limits: Limits| limits.bytes_per_day.unwrap_or(u64::MAX);
+        self.connections < other.connections
+            || bytes(self) < bytes(other)
+            || (self.connect < other.connect || self.request < other.request || self.idle < other.idle)
+    }
+}
+
 /// The pace at which connections are taken up in the long run, and how many may come at once. Each leaves a record, refused
 /// or not: what asks faster waits, so that it cannot fill a disk.
 const PACE: Duration = Duration::from_millis(10);

@@ -149,13 +149,13 @@ const REMOVED: &str = "it is no longer configured";
 
 /// What becomes of a server when that takes its place.
 fn leaver(entry: &Arc<Entry>, next: Option<&Arc<Entry>>) -> Option<Leaver> {
-    let (why, network) = match next {
+    let (why, server) = match next {
         Some(next) if Arc::ptr_eq(&next.stock, &entry.stock) => return None,
         Some(next) if next.server.disabled.is_some() => ("it is disabled", None),
-        Some(next) => ("its configuration has changed", Some(&next.server.network)),
+        Some(next) => ("its configuration has changed", Some(&*next.server)),
         None => (REMOVED, None),
     };
-    Some(Leaver { entry: entry.clone(), why, narrowed: entry.server.network.is_narrowed_by(network) })
+    Some(Leaver { entry: entry.clone(), why, narrowed: entry.server.may_reach_less(server) })
 }
 
 /// How long the calls that a server has may take by their own deadlines.
