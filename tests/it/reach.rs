@@ -43,7 +43,7 @@ the host on 0.0.0.0, by 127.0.0.1      | raw        | refused        | refused  
                                        | by proxy   | no proxy       | denied         | no proxy       | denied         | no proxy       | no proxy
 the host on 0.0.0.0, by the bridge     | raw        | no route       | no route       | no route       | no route       | forbidden      | everywhere
                                        | by proxy   | no proxy       | denied         | no proxy       | denied         | no proxy       | no proxy
-the host on 0.0.0.0, by all others     | raw        | no route       | no route       | no route       | no route       | forbidden      | everywhere
+the host on 0.0.0.0, by its others     | raw        | no route       | no route       | no route       | no route       | forbidden      | everywhere
                                        | by proxy   | no proxy       | denied         | no proxy       | denied         | no proxy       | no proxy
 the host on 0.0.0.0, by IPv6           | raw        | no route       | no route       | no route       | no route       | no route       | everywhere
                                        | by proxy   | no proxy       | denied         | no proxy       | denied         | no proxy       | no proxy
@@ -103,17 +103,20 @@ const SECRET: &str = "secret";
 enum After {
     /// The first start of every server.
     Start,
-    /// The containers were killed, guards and all, and the gateway has started others.
+    /// The containers were killed, guards and fences and all, and the gateway has started others.
     Killed,
     /// The gateway has ended, and another one has started.
     Ended,
-    /// A reload of a configuration that changes every server a little.
+    /// All servers could reach more, and did, and a reload has taken it away again.
     Reloaded,
     /// A reload of the same configuration, when the secret of every server has another value.
     Rotated,
 }
 
 const ROUNDS: [After; 5] = [After::Start, After::Killed, After::Reloaded, After::Rotated, After::Ended];
+
+/// More than any server of the table may reach.
+const WIDE: &str = "egress = [\"allowed.example:{web}\", \"other.example:{web}\"]\nhost_ports = [{granted}, {other}]";
 
 /// All that there is to be reached.
 struct Surroundings {
@@ -184,15 +187,16 @@ impl Surroundings {
         })
     }
 
-    /// The configuration, of a state of which every server has a word in its environment.
-    fn config(&self, site: &Site, state: &str) -> String {
+    /// The configuration, of a state of which every server has a word in its environment; each in a container may reach what
+    /// the table says, or these lines instead.
+    fn config(&self, site: &Site, state: &str, instead: Option<&str>) -> String {
         let filled = |lines: &str| {
             self.ports
                 .iter()
                 .fold(lines.to_owned(), |text, (name, port)| text.replace(&format!("{{{name}}}"), &port.to_string()))
         };
         let entries = SERVERS.iter().map(|(name, lines)| match lines {
-            Some(lines) => dialler(name, &filled(lines)),
+            Some(lines) => dialler(name, &filled(instead.unwrap_or(lines))),
             None => dialler_on_host(name),
         });
         let secret = format!("file:{}", site.path(SECRET).display());
@@ -219,7 +223,7 @@ impl Surroundings {
             "a container of others (private)" => one(&self.private.address, 80),
             "the host on 0.0.0.0, by 127.0.0.1" => one("127.0.0.1", port("everywhere")),
             "the host on 0.0.0.0, by the bridge" => one(&self.bridge, port("everywhere")),
-            "the host on 0.0.0.0, by all others" => self.of_host(false),
+            "the host on 0.0.0.0, by its others" => self.of_host(false),
             "the host on 0.0.0.0, by IPv6" => self.of_host(true),
             "the host on 127.0.0.1, granted port" => one("127.0.0.1", port("granted")),
             "the host on 127.0.0.1, another port" => one("127.0.0.1", port("other")),
@@ -244,13 +248,20 @@ const GATEWAY: &str = "import socket, struct\n\
     routes = [line.split() for line in open('/proc/net/route')]\n\
     print(*[socket.inet_ntoa(struct.pack('<L', int(r[2], 16))) for r in routes if r[1] == '00000000'])";
 
-/// Every address of the host but those of its loopback and those that need an interface beside them. What is a network of
-/// the engine comes and goes with other tests.
+/// The addresses of the host's interfaces that lead elsewhere. What else there is may be other tests', and come and go.
 fn addresses_of_host() -> Vec<String> {
-    let shown = engine::output_of(Command::new("ip").args(["-oneline", "address", "show", "scope", "global"])).unwrap();
-    let words = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let lasting = words.filter(|words| !words[1].starts_with("br-"));
-    lasting.map(|words| words[3].split('/').next().unwrap().to_owned()).collect()
+    let lines = |args: &[&str]| {
+        let shown = engine::output_of(Command::new("ip").args(args)).unwrap();
+        let words = shown.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        words.collect::<Vec<_>>()
+    };
+    let routes =
+        lines(&["-4", "route", "show", "default"]).into_iter().chain(lines(&["-6", "route", "show", "default"]));
+    let after = |words: Vec<String>| words.iter().position(|word| word == "dev").map(|at| words[at + 1].clone());
+    let out: BTreeSet<String> = routes.filter_map(after).collect();
+    let shown = lines(&["-oneline", "address", "show", "scope", "global"]);
+    let own = shown.into_iter().filter(|words| out.contains(words[1].trim_end_matches(':')));
+    own.map(|words| words[3].split('/').next().unwrap().to_owned()).collect()
 }
 
 /// Who the host asks for names.
@@ -372,6 +383,11 @@ fn recorded(attempts: &[Vec<Attempt>]) -> Vec<(String, String)> {
 
 // === the rounds ===
 
+/// How much a server has left in the audit.
+fn records_of(site: &Site, server: &str) -> usize {
+    site.records("egress").into_iter().filter(|record| record["server"] == *server).count()
+}
+
 /// Makes the state in which the table is to hold.
 fn bring(after: After, site: &Site, around: &Surroundings, serving: Option<Serving>) -> Serving {
     let open = || {
@@ -383,7 +399,7 @@ fn bring(after: After, site: &Site, around: &Surroundings, serving: Option<Servi
         (After::Start, _) => open(),
         (After::Killed, Some(mut serving)) => {
             let gateway = site.gateway();
-            let all = || [of_role(&gateway, "guard"), of_role(&gateway, "server")].concat();
+            let all = || ["guard", "fence", "server"].map(|role| of_role(&gateway, role)).concat();
             let before = all();
             docker(&[&["kill"], before.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat());
             serving.failure("host__crash", json!({}));
@@ -393,16 +409,26 @@ fn bring(after: After, site: &Site, around: &Surroundings, serving: Option<Servi
             });
             serving
         }
-        (After::Reloaded, Some(serving)) => {
-            site.reload_with(&serving, &around.config(site, "reloaded"));
+        (After::Reloaded, Some(mut serving)) => {
+            site.reload_with(&serving, &around.config(site, "wide", Some(WIDE)));
+            let more = format!("found = [by_get('other.example', 80), raw('127.0.0.1', {})]", around.ports["other"]);
+            for (server, _) in SERVERS.iter().filter(|(_, lines)| lines.is_some()) {
+                let before = records_of(site, server);
+                assert_eq!(found(&mut serving, server, &more), json!(["public", "other"]), "{server}");
+                passages(site, server, before + 4);
+            }
+            site.reload_with(&serving, &around.config(site, "reloaded", None));
             serving
         }
-        (After::Rotated, Some(serving)) => {
+        (After::Rotated, Some(mut serving)) => {
             std::fs::write(site.path(SECRET), "another one").unwrap();
             let told = site.reload(&serving);
             let changed: Vec<&str> = SERVERS.iter().map(|(name, _)| *name).chain(["peer"]).collect();
             let words = told["changes"].to_string();
             assert!(changed.iter().all(|name| words.contains(name)), "{told}");
+            for (server, _) in SERVERS {
+                assert_eq!(found(&mut serving, server, "found = os.environ['SECRET']"), "another one", "{server}");
+            }
             serving
         }
         (After::Ended, Some(serving)) => {
@@ -422,7 +448,7 @@ fn holds(after: After, serving: &mut Serving, site: &Site, around: &Surroundings
     let mut actual: Rows = expected.iter().map(|row| row[..2].to_vec()).collect();
     let mut left = Vec::new();
     for (server, _) in SERVERS {
-        let before = site.records("egress").into_iter().filter(|record| record["server"] == *server).count();
+        let before = records_of(site, server);
         let attempts = tried(serving, server, &expected, around);
         actual[0].push(server.to_owned());
         for (row, attempts) in actual[1..].iter_mut().zip(&attempts) {
@@ -451,7 +477,7 @@ fn what_is_not_granted_is_not_reached_by_any_way_whatever_has_happened_before() 
     let Some(around) = Surroundings::new() else { return };
     let site = Site::new("");
     std::fs::write(site.path(SECRET), "a value").unwrap();
-    site.configure(&around.config(&site, "first"));
+    site.configure(&around.config(&site, "first", None));
     let mut serving = None;
     for after in ROUNDS {
         let mut now = bring(after, &site, &around, serving.take());

@@ -170,7 +170,7 @@ const HOSTS: &[(&str, Means)] = &[
     ("93.184.216.34", Denied),
 ];
 
-/// Hosts with characters that only one of the protocols lets through, in their own rows.
+/// A part of a name that is one longer than it may be.
 const LABEL: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// Bytes to the proxy, each a character, and what comes of them: the answer, and what is recorded.

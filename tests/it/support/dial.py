@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 
 PATIENCE = 15  # seconds: longer than anything here takes that comes to an end
+SILENCE = 6  # seconds after which nobody is there who swallows what he gets
 WORDS = {
     errno.ECONNREFUSED: "refused", errno.ECONNRESET: "reset", errno.EPIPE: "reset", errno.ENETUNREACH: "no route",
     # How a network without IPv6 says the same.
@@ -99,8 +100,8 @@ def proxy():
     return found and ("127.0.0.1", int(found.rpartition(":")[2]))
 
 
-def connected(place):
-    return socket.create_connection(place, PATIENCE)
+def connected(place, patience=PATIENCE):
+    return socket.create_connection(place, patience)
 
 
 def everything(stream):
@@ -132,12 +133,12 @@ def authority(host, port):
 
 
 def raw(host, port):
-    with connected((host, port)) as stream:
+    with connected((host, port), SILENCE) as stream:
         return exchanged(stream, request("/", host))
 
 
 def opened(host, port):
-    connected((host, port)).close()
+    connected((host, port), SILENCE).close()
     return "open"
 
 
@@ -194,7 +195,7 @@ def by_socks_datagrams(host, port):
 
 def datagram(host, port):
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.settimeout(5)
+        s.settimeout(SILENCE)
         s.connect((host, port))
         s.send(QUESTION)
         return "answered" if s.recv(4096) else "nothing"
@@ -212,7 +213,7 @@ def dns(host, port, kind):
     try:
         if kind == "udp":
             return "answered" if datagram(host, port) == "answered" else "nothing"
-        with connected((host, port)) as stream:
+        with connected((host, port), SILENCE) as stream:
             stream.sendall(struct.pack("!H", len(QUESTION)) + QUESTION)
             return "answered" if stream.recv(4096) else "nothing"
     except OSError:
