@@ -328,6 +328,31 @@ fn a_way_out_that_is_kept_is_not_cut_by_what_else_is_changed() {
 }
 
 #[test]
+fn a_way_out_that_may_carry_less_is_cut_and_one_that_may_carry_more_is_not() {
+    let port = Port::new();
+    let db = |most: u32| {
+        dialler("db", &format!("host_ports = [{}]\negress_limits = {{ connections = {most} }}", port.number()))
+    };
+    let site = Site::new(&db(3));
+    let mut serving = site.open();
+    let connect = format!("socket.create_connection(('127.0.0.1', {}), 20)", port.number());
+    let call = holding(&mut serving, "db", &connect, "'done'");
+    let held = port.taken();
+    site.reload_with(&serving, &db(4));
+    assert!(!is_cut(&held));
+    // It is leaving, and is held to what is in force all the same.
+    site.reload_with(&serving, &db(2));
+    assert!(is_cut(&held), "what has left before is cut, too");
+    assert!(text_of(&serving.answer(call)["result"]).starts_with("[\"closed\""));
+
+    let call = holding(&mut serving, "db", &connect, "'done'");
+    let held = port.taken();
+    site.reload_with(&serving, &db(1));
+    assert!(is_cut(&held), "whoever is told of the reload finds it cut");
+    assert!(text_of(&serving.answer(call)["result"]).starts_with("[\"closed\""));
+}
+
+#[test]
 fn rules_and_limits_hold_for_the_next_call_and_nothing_is_started_anew() {
     let limits = |n: u32| format!("[limits]\nrate = \"1/min\"\nburst = {n}\n");
     let fx = |lines: &str| contained("fx", &[]) + lines;

@@ -177,6 +177,11 @@ impl Stock {
         slots.values().cloned().collect()
     }
 
+    /// What there is, whether it runs or is on its way.
+    pub(super) fn slots(&self) -> Vec<Slot> {
+        lock(&self.slots).values().cloned().collect()
+    }
+
     /// The instances, of which some may be about to end.
     pub(super) fn running(&self) -> Vec<Arc<Instance>> {
         let running = |slot: &Slot| match slot {

@@ -121,11 +121,18 @@ impl Pool {
     pub async fn hand_over(&self, handover: Handover) {
         let Handover { next, going_on, leaving, .. } = handover;
         self.budget.set(next.config.total);
-        *self.roster.write().unwrap_or_else(PoisonError::into_inner) = next;
+        *self.roster.write().unwrap_or_else(PoisonError::into_inner) = next.clone();
         for (entry, approved) in going_on {
             entry.take_over(approved);
         }
         let mut cuts = Vec::new();
+        // What has left before may still have a call under way, and may reach no more than what is in force either.
+        for entry in self.leaving() {
+            let now = next.entry(entry.server.name.as_str()).filter(|now| now.server.disabled.is_none());
+            if entry.server.may_reach_less(now.map(|now| &*now.server)) {
+                cuts.extend(entry.stock.slots().into_iter().map(Slot::cut));
+            }
+        }
         for Leaver { entry, why, narrowed } in leaving {
             let slots = entry.stock.leave(why, longest_call(&entry.server));
             lock(&self.leaving).push(entry);
