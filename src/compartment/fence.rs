@@ -330,7 +330,7 @@ impl Fence {
             digest: server.digest.clone(),
             owner: owner.clone(),
             bounds: Arc::new(Bounds::example()),
-            namespace: "net:[4026532633]".to_owned(),
+            namespace: super::testing::NAMESPACE.to_owned(),
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct Guard {
     owner: Owner,
     proxy: Option<u16>,
     seat: Option<Arc<Seat>>,
+    /// Its network as the kernel names it.
+    namespace: String,
 }
 
 /// What a server may reach, for an instance that is not there yet; none where it is nothing.
@@ -69,6 +71,7 @@ impl Guard {
             owner: owner.clone(),
             proxy: policy.proxy_port(),
             seat: confined.seat,
+            namespace: confined.namespace,
         };
         Ok((guard, confined.link))
     }
@@ -91,6 +94,11 @@ impl Guard {
     /// Its processors, where its server is to be, too.
     pub(super) fn seat(&self) -> Option<&Arc<Seat>> {
         self.seat.as_ref()
+    }
+
+    /// Its network as the kernel names it.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Where the proxy is that it leads to, if there is one.
@@ -138,6 +146,7 @@ impl Guard {
             owner: owner.clone(),
             proxy: policy(server).and_then(|policy| policy.proxy_port()),
             seat: None,
+            namespace: super::testing::NAMESPACE.to_owned(),
         }
     }
 }

@@ -70,7 +70,10 @@ pub(super) fn bind(host: &str, at: &str, write: bool) -> Mount {
 /// The guard, or the fence, of every server that has one here.
 pub(super) const GUARD: &str = "9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a";
 
-/// The compartment of a server, behind its guard where it has one.
+/// Its network as the kernel names it.
+pub(super) const NAMESPACE: &str = "net:[4026532633]";
+
+/// The compartment of a server, behind its guard or within its fence where it has one.
 pub(super) fn planned(server: &Server) -> Compartment {
     let planned = match server.network {
         Network::None => Compartment::plan(server, &image(), &owner(), lease()),

@@ -33,8 +33,12 @@ async fn truth() -> Value {
 }
 
 /// The networks that it must not have instead, and by what that is seen from inside.
-const OTHERS: [(&str, &[&str]); 4] =
-    [("bridge", &["network"]), ("host", &["network"]), ("none", &["hostname", "mounts"]), ("other", &["mounts"])];
+const OTHERS: [(&str, &[&str]); 4] = [
+    ("bridge", &["network"]),
+    ("host", &["network"]),
+    ("none", &["network", "hostname", "mounts"]),
+    ("other", &["network", "mounts"]),
+];
 
 #[tokio::test]
 async fn another_network_than_its_guards_is_found_out_whatever_the_engine_says() {

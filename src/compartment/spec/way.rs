@@ -46,6 +46,15 @@ impl Compartment {
         }
     }
 
+    /// That one's network as the kernel names it.
+    pub(in crate::compartment) fn namespace_of_network(&self) -> Option<&str> {
+        match &self.way {
+            Way::Behind(guard) => Some(guard.namespace()),
+            Way::Within(fence) => Some(fence.namespace()),
+            Way::Alone | Way::Guarding(_) | Way::Fencing(..) => None,
+        }
+    }
+
     /// The processors of what carries all that it says to the network, so that it may be beside that.
     pub(in crate::compartment) fn near(&self) -> Option<Arc<Seat>> {
         match &self.way {

@@ -36,7 +36,9 @@ pub(super) fn network(v: &View<'_>) -> Control {
         // Also behind a guard: the way out is through its ports, and not one of the network's.
         None => alone_inside(v),
     };
-    control("network", &asked, engine, inside, as_asked && holds)
+    let there = in_the_others(v);
+    let inside = inside + if there { "" } else { ", of another network namespace" };
+    control("network", &asked, engine, inside, as_asked && holds && there)
 }
 
 /// What it has instead of none.
@@ -90,16 +92,17 @@ fn alone_inside(v: &View<'_>) -> (String, bool) {
     (inside, only_lo && no_way)
 }
 
-/// One interface beside loopback, and in the network of the very fence where that is another container's.
+/// Whether it is in the network of the very guard or fence, where it is to have that one's.
+fn in_the_others(v: &View<'_>) -> bool {
+    let own = v.inside.namespaces.get("net").and_then(Option::as_deref);
+    v.asked.namespace_of_network().is_none_or(|others| own == Some(others))
+}
+
+/// One interface beside loopback.
 fn fenced_inside(v: &View<'_>) -> (String, bool) {
     let Some(interfaces) = v.inside.interfaces() else { return (or_unread(None), false) };
     let one = interfaces.contains(&"lo") && interface(v).is_some();
-    let same = match &v.asked.way {
-        Way::Within(fence) => v.inside.namespaces.get("net").and_then(Option::as_deref) == Some(fence.namespace()),
-        _ => true,
-    };
-    let words = if same { "" } else { ", of another network namespace" };
-    (format!("{}{words}", interfaces.join(",")), one && same)
+    (interfaces.join(","), one)
 }
 
 /// The only interface that leads out.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::compartment::testing::GUARD;
+use crate::compartment::testing::{GUARD, NAMESPACE};
 
 use super::*;
 
@@ -261,6 +261,7 @@ fn guarded() -> Case {
     case.asked.way = planned(&server(lines)).way;
     case.engine["HostConfig"]["NetworkMode"] = format!("container:{GUARD}").into();
     case.engine["NetworkSettings"]["Networks"] = json!({});
+    case.inside["namespaces"]["net"] = NAMESPACE.into();
     let own = case.engine["Id"].as_str().unwrap().to_owned();
     case.reworded("mountinfo", &own, GUARD)
 }
@@ -279,6 +280,11 @@ fn a_server_behind_its_guard_has_that_ones_network_and_no_other() {
     }
     let joined = guarded().engine("/NetworkSettings/Networks", json!({ "bridge": {} }));
     assert_eq!(joined.broken(), ["network"]);
+    for namespace in [json!("net:[4026532999]"), json!(""), Value::Null] {
+        let mut elsewhere = guarded();
+        elsewhere.inside["namespaces"]["net"] = namespace.clone();
+        assert_eq!(elsewhere.broken(), ["network"], "{namespace}");
+    }
     // The files of another network would be those of another container.
     let own = Case::captured().engine["Id"].as_str().unwrap().to_owned();
     assert_eq!(guarded().reworded("mountinfo", GUARD, &own).broken(), ["mounts"]);

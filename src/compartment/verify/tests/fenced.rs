@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::compartment::fence::Bounds;
 use crate::compartment::spec::Way;
-use crate::compartment::testing::GUARD;
+use crate::compartment::testing::{GUARD, NAMESPACE};
 use crate::compartment::verify::tests::*;
 
 /// The engine's report of the network.
@@ -54,7 +54,7 @@ fn led_out(way: Way, joined: Option<&str>) -> Case {
     case.engine["Config"]["Entrypoint"] = case.asked.entrypoint().into();
     case.inside["route"] = routes(&bounds).into();
     case.inside["attempts"] = tried(&bounds);
-    case.inside["namespaces"]["net"] = "net:[4026532633]".into();
+    case.inside["namespaces"]["net"] = NAMESPACE.into();
     let dev = case.inside["net_dev"].as_str().unwrap().to_owned();
     case.inside["net_dev"] =
         format!("{dev}  eth0:     936       8    0    0    0     0    0   0   0   0 0 0 0 0 0 0\n").into();
@@ -120,9 +120,11 @@ fn another_network_than_its_own_is_found_out() {
         let more = format!("{}  eth1: 0 0 0\n", case.inside["net_dev"].as_str().unwrap());
         assert!(case.inside("net_dev", more).broken().contains(&"network"));
     }
-    let mut elsewhere = within();
-    elsewhere.inside["namespaces"]["net"] = "net:[4026532999]".into();
-    assert_eq!(elsewhere.broken(), ["network"]);
+    for namespace in [json!("net:[4026532999]"), json!(""), Value::Null] {
+        let mut elsewhere = within();
+        elsewhere.inside["namespaces"]["net"] = namespace.clone();
+        assert_eq!(elsewhere.broken(), ["network"], "{namespace}");
+    }
 }
 
 #[test]
