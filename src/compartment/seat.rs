@@ -64,7 +64,8 @@ impl Seats {
         Seat { processors, share, loads: self.loads.clone() }
     }
 
-    /// Takes note of the processors that there are, where an engine's refusal names them.
+    /// Takes note of the processors that there are, where an engine's refusal names them; whether it does. Whoever comes
+    /// to hear it may not be the first: several may have asked before any was told.
     pub(super) fn learn(&self, refusal: &str) -> bool {
         let list = refusal
             .rsplit_once("available: ")
@@ -72,10 +73,11 @@ impl Seats {
         let told = list.and_then(parse);
         let Some(told) = told.filter(|told| !told.is_empty()) else { return false };
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = !loads.told || loads.all.iter().map(|(number, _)| *number).ne(told.iter().copied());
-        loads.all = told.into_iter().map(|number| (number, 0.0)).collect();
+        let before = std::mem::take(&mut loads.all);
+        let load = |number: u32| before.iter().find(|(other, _)| *other == number).map_or(0.0, |(_, load)| *load);
+        loads.all = told.into_iter().map(|number| (number, load(number))).collect();
         loads.told = true;
-        news
+        true
     }
 }
 
@@ -181,12 +183,14 @@ mod tests {
     #[test]
     fn an_engine_that_has_others_says_which() {
         let all = seats(1);
-        let wrong = all.take(2, 1.0, None);
+        let wrong = [all.take(2, 1.0, None), all.take(2, 1.0, None)];
         assert!(all.learn("Requested CPUs are not available - requested 1, available: 4-5,9 (400)"));
-        assert!(!all.learn("Requested CPUs are not available - requested 1, available: 4-5,9."), "no news");
+        let first = all.take(2, 1.0, None);
+        assert!(all.learn("Requested CPUs are not available - requested 0, available: 4-5,9."), "who had asked, too");
         drop(wrong);
-        let taken: Vec<Seat> = (0..3).map(|_| all.take(2, 1.0, None)).collect();
-        assert_eq!(taken.iter().map(Seat::list).collect::<Vec<_>>(), ["5", "9", "4"]);
+        let taken: Vec<Seat> = (0..2).map(|_| all.take(2, 1.0, None)).collect();
+        let lists: Vec<String> = [&first].into_iter().chain(&taken).map(Seat::list).collect();
+        assert_eq!(lists, ["5", "9", "4"], "what is taken stays so");
         for nothing in ["", "not available", "available: ", "available: x", "available: 3-1", "available: 99999999"] {
             assert!(!all.learn(nothing), "{nothing:?}");
         }

@@ -49,9 +49,12 @@ async fn one_that_may_use_two_has_two() {
 async fn an_engine_that_has_others_than_their_number_says_is_taken_at_its_word() {
     let proxy = Proxy::answering("/info", |info| info["NCPU"] = json!(4096));
     let gateway = Gateway::at(proxy.addresses());
-    let confined = started(&gateway, "").await;
-    assert!(["0", "1"].contains(&processors(&confined).inside.as_str()), "{:?}", processors(&confined));
-    confined.link.process.end(Duration::ZERO).await;
+    // Both have asked for what is not there before either is told.
+    let both = tokio::join!(started(&gateway, ""), started(&gateway, ""));
+    for confined in [both.0, both.1] {
+        assert!(["0", "1"].contains(&processors(&confined).inside.as_str()), "{:?}", processors(&confined));
+        confined.link.process.end(Duration::ZERO).await;
+    }
     gateway.is_clean().await;
 }
 
