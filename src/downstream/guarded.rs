@@ -130,9 +130,10 @@ impl Met {
         let Met { tunnel, life } = self;
         let shut: Arc<Shut> = Arc::default();
         let way = Way::Guarded { guard, egress: egress.clone(), shut: shut.clone() };
+        // However this ends, and if it never begins: whoever waits for that finds it done.
+        let done = shut.done.clone().drop_guard();
         let served = async move {
-            // However this ends: whoever waits for that finds it done.
-            let _done = shut.done.clone().drop_guard();
+            let _done = done;
             tokio::select! {
                 served = tunnel(egress) => {
                     if let Err(fault) = served {
