@@ -183,6 +183,7 @@ fn instance(instance: &Instance) -> Value {
             let mut told = keeper(fence.container(), fence.image(), fence.evidence());
             let bounds = fence.bounds();
             told["network"] = json!({ "name": bounds.place.name, "subnet": bounds.place.subnet.to_string() });
+            told["host_addresses"] = json!(bounds.host);
             told["refused"] = bounds.refused().iter().map(ToString::to_string).collect();
             (Value::Null, told, Value::Null)
         }

@@ -128,8 +128,10 @@ fn notes(server: &Value) -> String {
         ));
         let fence = &instance["fence"];
         if fence.is_object() {
+            // Its public addresses are like any where the gateway does not know them.
+            let host = if fence["host_addresses"].is_null() { "the host by its private addresses" } else { "the host" };
             lines.push(format!(
-                "cannot reach the host, other containers, private and link-local networks, or cloud metadata: {} networks \
+                "cannot reach {host}, other containers, private and link-local networks, or cloud metadata: {} networks \
                  refused by fence {:.12} in network {}",
                 fence["refused"].as_array().map_or(0, Vec::len),
                 word(&fence["container"]),

@@ -44,8 +44,9 @@ pub(super) async fn look(engine: &Engine, answers: bool, config: &Config, findin
 
 /// What it means to be on a bridge.
 fn on_a_bridge(server: &Server) -> Option<Finding> {
-    let says = "can reach the internet: any public IPv4 address and port, which nobody decides on or records; not the host, \
-                other containers, private networks or cloud metadata";
+    let says = "can reach the internet: any public IPv4 address and port, which nobody decides on or records; not the host \
+                (where the engine is on another machine: but by its public addresses), other containers, private networks \
+                or cloud metadata";
     let has = server.network == Network::Bridge && server.disabled.is_none();
     has.then(|| Finding::note(format!("server {}", server.name), says, None))
 }
