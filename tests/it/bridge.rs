@@ -99,7 +99,7 @@ fn of_role(gateway: &str, role: &str) -> Vec<String> {
 }
 
 /// The networks of a gateway.
-fn networks(gateway: &str) -> Vec<String> {
+pub fn networks(gateway: &str) -> Vec<String> {
     let label = format!("label=org.bulkhead.gateway={gateway}");
     let listed = docker(&["network", "ls", "--no-trunc", "--quiet", "--filter", &label]);
     listed.lines().map(str::to_owned).collect()

@@ -12,9 +12,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::bridge::networks;
 use crate::network::{PRELUDE, found};
 use crate::support::dialling::dialler;
-use crate::support::engine::{self, Cable, containers, try_docker};
+use crate::support::engine::{self, Cable, containers, docker, try_docker};
 use crate::support::serving::text_of;
 use crate::support::site::open_to_all;
 use crate::support::{NO_LIMITS, PATIENCE, Serving, Site, contained, on_host, wait_for, wait_until};
@@ -309,6 +310,37 @@ fn what_is_gone_or_has_not_come_up_yet_reaches_nothing_any_more_either() {
     assert!(is_cut(&one) && is_cut(&two));
     assert!(text_of(&serving.answer(call)["result"]).starts_with("[\"closed\""), "it ends by itself");
     serving.unknown("db__run");
+}
+
+#[test]
+fn a_bridge_that_is_taken_away_ends_what_ran_on_it_before_the_reload_is_acknowledged() {
+    let fx = |lines: &str| contained("fx", &[]) + lines;
+    let site = Site::new(&fx("network = \"bridge\"\n"));
+    let mut serving = site.open();
+    assert_eq!(count(&mut serving, "fx"), 1);
+    let gateway = site.gateway();
+    let (old, on) = (containers(&gateway), networks(&gateway));
+    assert_eq!((old.len(), on.len()), (2, 1), "a server, its fence and its network");
+    let flight = serving.ask_tool("fx__sleep", json!({ "ms": 600_000 }));
+    wait_until("the call on its way", PATIENCE, || site.records("intent").len() == 2);
+
+    let record = site.reload_with(&serving, &fx(""));
+    assert_eq!(record["changes"], "changed: fx; 0 servers as before");
+    // A bridge cannot be taken from a server that runs on it, whatever it has in flight.
+    let left = || containers(&gateway).into_iter().filter(|now| old.iter().any(|then| then.id == now.id));
+    let running: Vec<_> = left().filter(|container| container.state == "running").collect();
+    assert_eq!(running, []);
+    assert_eq!(serving.answer(flight)["result"]["isError"], true);
+    wait_until("nothing of it", PATIENCE, || left().count() == 0 && networks(&gateway).is_empty());
+
+    assert_eq!(count(&mut serving, "fx"), 1);
+    let shown = site.server("fx");
+    assert_eq!((&shown["network"], &shown["isolation"]), (&json!("none"), &json!("proven")));
+    assert_eq!(shown["instances"][0]["fence"], Value::Null);
+    let [new] = &containers(&gateway)[..] else { panic!("{:?}", containers(&gateway)) };
+    assert_eq!(shown["instances"][0]["container"], new.id);
+    assert_eq!(docker(&["inspect", "--format", "{{.HostConfig.NetworkMode}}", &new.id]), "none");
+    assert_eq!(networks(&gateway), [""; 0]);
 }
 
 #[test]
