@@ -183,50 +183,51 @@ async fn a_fence_that_does_not_stand_is_found_out() {
     }
 }
 
-/// The requests that a fence is made of, as they come: for its network, and for its container.
-async fn requests() -> [Value; 2] {
-    let seen: [Arc<Mutex<Value>>; 2] = Default::default();
-    let mut found = seen.clone().map(|_| Value::Null);
-    for (n, seen) in seen.iter().enumerate() {
+/// A request that a fence is made of.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Request {
+    Network,
+    Container,
+}
+
+impl Request {
+    /// An engine that is asked for something else.
+    fn changed(self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Proxy {
+        match self {
+            Request::Network => Proxy::networking(change),
+            Request::Container => Proxy::fencing(change),
+        }
+    }
+
+    /// It, as it comes.
+    async fn body(self) -> Value {
+        let seen: Arc<Mutex<Value>> = Arc::default();
         let keep = seen.clone();
-        let note = move |body: &mut Value| *keep.lock().unwrap() = body.clone();
-        let proxy = if n == 0 { Proxy::networking(note) } else { Proxy::fencing(note) };
+        let proxy = self.changed(move |body| *keep.lock().unwrap() = body.clone());
         let gateway = Gateway::at(proxy.addresses());
         let (_, link) = gateway.fence(&bridged()).await.unwrap_or_else(|fault| panic!("{}", fault.inward));
         link.process.end(Duration::ZERO).await;
         is_clean(&gateway).await;
-        found[n] = seen.lock().unwrap().clone();
+        seen.lock().unwrap().clone()
     }
-    found
 }
 
 /// What an engine does by itself where a request for a network does not say it.
 const USUAL: [&str; 4] = ["/Attachable", "/Driver", "/EnableIPv6", "/Internal"];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_left_out_of_a_fences_requests_is_found_out() {
-    let [network, container] = requests().await;
-    let all = |body: &Value| {
-        let mut all = Vec::new();
-        places("", body, &mut all);
-        all
-    };
-    let of_network =
-        all(&network).into_iter().filter(|place| place != "/Name" && !place.starts_with("/CheckDuplicate"));
-    let of_network = of_network.map(|place| (true, place));
-    // One whose labels say nothing is no fence's to this proxy, and the labels are each found out by themselves.
-    let of_container = all(&container).into_iter().filter(|place| {
-        !["/Labels", "/Labels/org.bulkhead.role", "/Labels/org.bulkhead.gateway"].contains(&place.as_str())
-    });
-    let of_container = of_container.map(|place| (false, place));
-    let met = of_network.chain(of_container).map(|(of_network, place)| async move {
+/// Leaves out of a request each of the places in turn that are selected.
+async fn left_out(of: Request, selected: fn(&str) -> bool) {
+    let mut all = Vec::new();
+    places("", &of.body().await, &mut all);
+    all.retain(|place| selected(place));
+    assert!(!all.is_empty());
+    let met = all.into_iter().map(|place| async move {
         let dropped = place.clone();
-        let change = move |body: &mut Value| without(body, &dropped);
-        let proxy = if of_network { Proxy::networking(change) } else { Proxy::fencing(change) };
+        let proxy = of.changed(move |body| without(body, &dropped));
         let gateway = Gateway::at(proxy.addresses());
         let made = gateway.fence(&bridged()).await;
+        let usual: &[&str] = if of == Request::Network { &USUAL } else { &SAME };
         // The fixture's image has these by itself, and the fence's has not.
-        let usual: &[&str] = if of_network { &USUAL } else { &SAME };
         let same = usual.contains(&place.as_str()) && !["/Env/0", "/Env/1"].contains(&place.as_str());
         let unmet = match &made {
             Ok(_) if !same => Some("proven".to_owned()),
@@ -238,10 +239,27 @@ async fn whatever_is_left_out_of_a_fences_requests_is_found_out() {
             link.process.end(Duration::ZERO).await;
         }
         gateway.is_clean().await;
-        unmet.map(|unmet| format!("{place} of the {}: {unmet}", if of_network { "network" } else { "container" }))
+        unmet.map(|unmet| format!("{place} of the {of:?}: {unmet}"))
     });
     let unmet: Vec<String> = stream::iter(met).buffer_unordered(4).filter_map(std::future::ready).collect().await;
     assert!(unmet.is_empty(), "\n{}", unmet.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_left_out_of_the_request_for_a_fences_network_is_found_out() {
+    left_out(Request::Network, |place| place != "/Name" && !place.starts_with("/CheckDuplicate")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_left_out_of_how_a_fences_container_is_held_is_found_out() {
+    left_out(Request::Container, |place| place.starts_with("/HostConfig")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_left_out_of_what_a_fences_container_is_is_found_out() {
+    // One whose labels say nothing is no fence's to this proxy, and the labels are each found out by themselves.
+    const NAMING: [&str; 3] = ["/Labels", "/Labels/org.bulkhead.role", "/Labels/org.bulkhead.gateway"];
+    left_out(Request::Container, |place| !place.starts_with("/HostConfig") && !NAMING.contains(&place)).await;
 }
 
 #[tokio::test]
