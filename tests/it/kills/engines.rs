@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::support::engine::FIXTURE_SERVER;
 use crate::support::second_engine::End;
 use crate::support::{SecondEngine, Site};
 
@@ -53,4 +54,18 @@ fn goes_away(engine: &SecondEngine, random: &mut Random, how: &[End]) {
     assert_eq!(containers(engine, gateway), [""; 0], "{moment:?}, {how:?}: {}", ended.stderr);
     assert!(Client::unanswered(asked, &ended.lines).is_empty());
     assert_eq!(interrupted(&site), 0);
+}
+
+/// What these tests count by.
+#[test]
+fn what_is_left_at_an_engine_that_was_killed_is_counted() {
+    let Some(engine) = SecondEngine::start() else { return };
+    engine.try_docker(&["create", "--name", "left", FIXTURE_SERVER]).unwrap();
+    for how in [End::Kill, End::Term] {
+        engine.end(how);
+        engine.begin();
+        assert_eq!(engine.containers(&[], "{{.Names}}"), ["left"], "{how:?}");
+    }
+    engine.try_docker(&["rm", "left"]).unwrap();
+    assert_eq!(engine.containers(&[], "{{.Names}}"), [""; 0]);
 }

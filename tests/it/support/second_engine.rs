@@ -121,7 +121,8 @@ impl SecondEngine {
     }
 
     /// Its containers, running or not, each in that format of `docker ps`. One that was killed and begun again may go on
-    /// listing a container that it has removed: asked for it, it says that there is none.
+    /// listing a container that it has removed, or half removed: whoever would look at it, start it or remove it is told that
+    /// there is none. What runs is found by [`Self::processes`] in any case.
     pub fn containers(&self, filters: &[&str], format: &str) -> Vec<String> {
         let format = format!("{{{{.ID}}}} {format}");
         let listed = self.lines(&[&["ps", "--all", "--no-trunc", "--format", &format], filters].concat());
