@@ -105,6 +105,11 @@ impl Egress {
         self.account.usage()
     }
 
+    /// All that is open is about to be cut, for this reason, which the records have.
+    pub fn close(&self, why: &'static str) {
+        self.account.close(why);
+    }
+
     /// What a tool inside is told.
     fn told(&self, refusal: &Refusal) -> String {
         format!("bulkhead: server {} {}", self.policy.server, refusal.outward)

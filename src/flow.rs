@@ -36,6 +36,9 @@ use turn::Turn;
 /// How long a first list waits for servers that were never listed before; later ones come with a notice.
 const FIRST_LIST: Duration = Duration::from_secs(4);
 
+/// How long a call begins anew because another configuration has come into force before it was sent.
+const UNSETTLED: Duration = Duration::from_secs(60);
+
 /// Everything that a call passes through.
 pub struct Gateway {
     /// The servers, by the configuration in force.
@@ -144,6 +147,10 @@ impl Gateway {
         loop {
             if let Some(reply) = self.try_once(caller, call, trail, &mut admitted).await? {
                 return Ok(reply);
+            }
+            if trail.began().elapsed() > UNSETTLED {
+                let text = "the configuration keeps changing, and the call was not sent; try again later";
+                return Err(Fault::new(Class::Unavailable, text));
             }
             let anew = self.trail(caller, &call.target, call.params).since(trail.began());
             if trail.is_written() {

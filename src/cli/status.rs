@@ -10,6 +10,9 @@ use crate::wire::text::visible;
 
 use super::print;
 
+/// How a reach tells that any name server of a private network is reached.
+const NAMES: &str = "name servers on private networks";
+
 /// What `bulkhead status` takes.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -130,9 +133,11 @@ fn notes(server: &Value) -> String {
         if fence.is_object() {
             // Its public addresses are like any where the gateway does not know them.
             let host = if fence["host_addresses"].is_null() { "the host by its private addresses" } else { "the host" };
+            let names = server["reach"].as_array().into_iter().flatten().any(|reach| word(reach).contains(NAMES));
+            let but = if names { " (but for port 53 of private ones)" } else { "" };
             lines.push(format!(
-                "cannot reach {host}, other containers, private and link-local networks, or cloud metadata: {} networks \
-                 refused by fence {:.12} in network {}",
+                "cannot reach {host}, other containers, private and link-local networks{but}, or cloud metadata: {} \
+                 networks refused by fence {:.12} in network {}",
                 fence["refused"].as_array().map_or(0, Vec::len),
                 word(&fence["container"]),
                 word(&fence["network"]["name"])

@@ -48,7 +48,7 @@ impl Seats {
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         if !loads.told && loads.all.len() != count {
             // The engine was changed under us, or is asked for the first time.
-            loads.all = (0..u32::try_from(count).unwrap_or(MOST)).map(|number| (number, 0.0)).collect();
+            loads.all = (0..u32::try_from(count).unwrap_or(MOST).min(MOST)).map(|number| (number, 0.0)).collect();
         }
         let many = loads.all.len().max(1);
         let wanted = (cpus.ceil().max(1.0) as usize).min(many);

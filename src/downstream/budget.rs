@@ -19,7 +19,8 @@ pub struct Budget {
 struct Taken {
     total: Total,
     memory: u64,
-    cpus: f64,
+    /// In billionths: shares that are added and taken away again must come to the same.
+    nano_cpus: u64,
     instances: usize,
 }
 
@@ -34,7 +35,7 @@ impl Budget {
     /// Nothing taken yet.
     pub fn new(total: Total) -> Arc<Self> {
         Arc::new(Budget {
-            taken: Mutex::new(Taken { total, memory: 0, cpus: 0.0, instances: 0 }),
+            taken: Mutex::new(Taken { total, memory: 0, nano_cpus: 0, instances: 0 }),
             freed: Notify::new(),
         })
     }
@@ -62,7 +63,7 @@ impl Budget {
             Some(format!("limits.total.instances = {}", total.instances))
         } else if taken.memory + resources.memory > total.memory {
             Some(format!("limits.total.memory = {} MiB", total.memory >> 20))
-        } else if taken.cpus + resources.cpus > total.cpus + f64::EPSILON {
+        } else if taken.nano_cpus + nano(resources.cpus) > nano(total.cpus) {
             Some(format!("limits.total.cpus = {}", total.cpus))
         } else {
             None
@@ -72,9 +73,13 @@ impl Budget {
         }
         taken.instances += 1;
         taken.memory += resources.memory;
-        taken.cpus += resources.cpus;
+        taken.nano_cpus += nano(resources.cpus);
         Ok(Share { budget: self.clone(), resources })
     }
+}
+
+fn nano(cpus: f64) -> u64 {
+    (cpus * 1e9).round() as u64
 }
 
 impl Drop for Share {
@@ -83,7 +88,7 @@ impl Drop for Share {
             let mut taken = self.budget.taken();
             taken.instances -= 1;
             taken.memory -= self.resources.memory;
-            taken.cpus -= self.resources.cpus;
+            taken.nano_cpus -= nano(self.resources.cpus);
         }
         self.budget.freed.notify_waiters();
     }
@@ -123,5 +128,17 @@ mod tests {
         heard.await;
         let _share = budget.take(one).unwrap();
         assert!(budget.take(one).unwrap_err().outward.contains("total.instances = 1"));
+    }
+
+    #[test]
+    fn shares_of_processors_come_back_whole_and_fill_the_total() {
+        let of = |cpus| Resources { memory: 1, cpus, pids: 1 };
+        let budget = Budget::new(Total { memory: 1 << 40, cpus: 2.0, instances: 99 });
+        let tenths: Vec<_> = (0..20).map(|_| budget.take(of(0.1)).unwrap()).collect();
+        assert!(budget.take(of(0.01)).is_err());
+        drop(tenths);
+        let [a, b, c] = [0.1, 1.2, 0.4].map(|cpus| budget.take(of(cpus)).unwrap());
+        drop((c, b, a));
+        budget.take(of(2.0)).unwrap();
     }
 }

@@ -57,6 +57,7 @@ impl Way {
     /// is so.
     pub async fn shut(&self) -> bool {
         let Way::Guarded { egress, shut, .. } = self else { return false };
+        egress.close("the configuration was changed");
         shut.asked.cancel();
         shut.done.cancelled().await;
         // Each is a task of its own, which ends at its next step.

@@ -97,6 +97,8 @@ pub struct Account {
     cut: AtomicU64,
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
+    /// Why all that is open ends, where we have ended all of it.
+    closed: OnceLock<&'static str>,
 }
 
 /// The counters of an account at one moment.
@@ -108,7 +110,7 @@ pub struct Usage {
     pub connections: u64,
     /// Connections that were not.
     pub refused: u64,
-    /// Connections that were made, and ended by a limit.
+    /// Connections that were made, and ended by us.
     pub cut: u64,
     /// Bytes that left.
     pub bytes_out: u64,
@@ -133,7 +135,13 @@ impl Account {
             cut: zero(),
             bytes_out: zero(),
             bytes_in: zero(),
+            closed: OnceLock::new(),
         }
+    }
+
+    /// All that is open is about to be cut, for this reason.
+    pub fn close(&self, why: &'static str) {
+        let _ = self.closed.set(why);
     }
 
     /// Its limits.
@@ -277,7 +285,8 @@ impl Drop for Open {
         // Whoever reads the record finds the place free.
         self.permit = None;
         let mut passage = self.passage.clone();
-        if let Some(why) = self.cut.take() {
+        let closed = self.account.closed.get().filter(|_| passage.decision == "allow");
+        if let Some(why) = self.cut.take().or_else(|| closed.map(|why| (*why).to_owned())) {
             self.account.cut.fetch_add(1, Relaxed);
             passage.reason = Some(format!("cut: {why}"));
         }

@@ -76,6 +76,40 @@ builtins.held = held
     assert_eq!(find(&mut serving, "few", "found = said(GET.format('/'))"), reached);
 }
 
+/// Also where many more come at once than are told so: whoever has to wait gets his turn, and nobody is forgotten.
+#[test]
+fn a_burst_of_connections_is_answered_to_the_last_and_leaves_nothing_behind() {
+    let Some(world) = World::new(&zone()) else { return };
+    let lines = "egress = [\"site.example:80\"]\negress_limits = { connections = 4 }";
+    let (_site, mut serving) = open(&world, "burst", lines);
+    let program = r#"
+import collections, threading, time
+found = collections.Counter()
+
+def leave():
+    with connected(proxy()):
+        time.sleep(0.2)
+
+def ask():
+    with connected(proxy()) as s:
+        s.sendall(b"CONNECT site.example:80 HTTP/1.1\r\n\r\n")
+        found[head(s).split()[1].decode()] += 1
+
+def all(what):
+    threads = [threading.Thread(target=what) for _ in range(100)]
+    [t.start() for t in threads]
+    [t.join(30) for t in threads]
+
+all(leave)
+all(ask)
+found["answered"] = found["200"] + found["503"]
+del found["200"], found["503"]
+"#;
+    assert_eq!(find(&mut serving, "burst", program), json!({ "answered": 100 }));
+    let reached = "world 93.184.216.34:80 as site.example";
+    assert_eq!(find(&mut serving, "burst", "found = said(GET.format('/'))"), reached);
+}
+
 #[test]
 fn bytes_of_a_day_are_counted_for_the_server_and_not_for_its_instance() {
     let Some(world) = World::new(&zone()) else { return };

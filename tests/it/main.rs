@@ -1,5 +1,6 @@
 //! The program as a whole: the real binary in front of real servers in real containers, one module a behaviour.
 #![cfg(unix)]
+#![recursion_limit = "256"]
 
 mod audit;
 mod bake;

@@ -4,6 +4,7 @@
 //! broadcast needs no route at all.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use rustix::net::netlink::NETFILTER;
@@ -110,7 +111,9 @@ fn four(plan: &Plan) -> Vec<Message> {
     let names = plan.names.iter().map(|subnet| (*subnet, true));
     let mut all: Vec<(Subnet, bool)> = names.chain(plan.refused.iter().map(|subnet| (*subnet, false))).collect();
     all.sort_by_key(|(subnet, _)| std::cmp::Reverse(subnet.length));
-    let mut rules = Vec::new();
+    // What is a loopback's goes out by no other way: a host may be set to take it in.
+    let loopback = Subnet { address: Ipv4Addr::new(127, 0, 0, 0), length: 8 };
+    let mut rules = vec![Rule::default().to(loopback).then(DROP, FOUR)];
     for (subnet, names) in all {
         match names {
             true => rules.extend([UDP, TCP].map(|protocol| {

@@ -92,7 +92,8 @@ async fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// Takes what connects to one port, as fast as the gateway takes streams.
+/// Takes what connects to one port, as fast as the gateway takes streams. A stream that waits for its turn is waited for
+/// here before anybody else looks at it: h2 wakes only one of those who wait for the same stream.
 async fn serve(place: usize, listener: TcpListener, mut request: SendRequest<Bytes>) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
@@ -107,6 +108,8 @@ async fn serve(place: usize, listener: TcpListener, mut request: SendRequest<Byt
         else {
             return;
         };
+        let Ok(ready) = request.ready().await else { return };
+        request = ready;
         tokio::spawn(carry::carry(client, answer, stream));
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn look(engine: &Engine, answers: bool, config: &Config, findin
 fn on_a_bridge(server: &Server) -> Option<Finding> {
     let says = "can reach the internet: any public IPv4 address and port, which nobody decides on or records; not the host \
                 (where the engine is on another machine: but by its public addresses), other containers, private networks \
-                or cloud metadata";
+                or cloud metadata; name servers are the exception, and what they are is in the status";
     let has = server.network == Network::Bridge && server.disabled.is_none();
     has.then(|| Finding::note(format!("server {}", server.name), says, None))
 }
