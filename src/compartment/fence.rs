@@ -191,7 +191,7 @@ impl Fence {
             let told = |text: &str| format!("server {}: the fence of its network cannot be used: {text}", server.name);
             Fault::new(fault.class, told(&fault.outward)).with_inward(told(&fault.inward))
         };
-        let image = engine.image(FENCE_IMAGE).await.map_err(|fault| unusable(absent(fault)))?;
+        let image = engine.own_image(FENCE_IMAGE).await.map_err(unusable)?;
         let own = entry().map_err(unusable)?;
         let began = std::time::Instant::now();
         let here = Here::look(&*engine.defaults().await?);
@@ -291,16 +291,6 @@ fn entry() -> Result<Server, Fault> {
         "image = {FENCE_IMAGE:?}\ncommand = [{PROGRAM:?}, \"hold\"]\nmemory = \"{memory}k\"\ncpus = {cpus:?}\npids = {pids}"
     );
     resolve::own("fence", &entry).map_err(|faults| Fault::new(Class::Bug, format!("it cannot be configured: {faults}")))
-}
-
-/// The image is one of those that come with the program.
-fn absent(fault: Fault) -> Fault {
-    match fault.class {
-        Class::Isolation => {
-            Fault::new(fault.class, format!("its image {FENCE_IMAGE:?} is not on the engine; run scripts/setup"))
-        }
-        _ => fault,
-    }
 }
 
 #[cfg(test)]

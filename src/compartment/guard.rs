@@ -59,7 +59,7 @@ impl Guard {
             let told = |text: &str| format!("server {}: the guard of its network cannot be used: {text}", server.name);
             Fault::new(fault.class, told(&fault.outward)).with_inward(told(&fault.inward))
         };
-        let image = engine.image(GUARD_IMAGE).await.map_err(|fault| unusable(absent(fault)))?;
+        let image = engine.own_image(GUARD_IMAGE).await.map_err(unusable)?;
         let own = entry(policy).map_err(unusable)?;
         let compartment = Compartment::guarding(&server.name, &own, &image, owner, lease).map_err(unusable)?;
         let confined = super::start(engine, compartment, within).await.map_err(unusable)?;
@@ -122,16 +122,6 @@ fn entry(policy: &Policy) -> Result<Server, Fault> {
     let entry =
         format!("image = {GUARD_IMAGE:?}\ncommand = {command}\nmemory = \"{memory}k\"\ncpus = {cpus:?}\npids = {pids}");
     resolve::own("guard", &entry).map_err(|faults| Fault::new(Class::Bug, format!("it cannot be configured: {faults}")))
-}
-
-/// The image is one of those that come with the program.
-fn absent(fault: Fault) -> Fault {
-    match fault.class {
-        Class::Isolation => {
-            Fault::new(fault.class, format!("its image {GUARD_IMAGE:?} is not on the engine; run scripts/setup"))
-        }
-        _ => fault,
-    }
 }
 
 #[cfg(test)]

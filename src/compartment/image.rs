@@ -52,4 +52,14 @@ impl Engine {
             volumes: config.volumes.unwrap_or_default().into_iter().collect(),
         })
     }
+
+    /// Looks at an image that comes with the program.
+    pub(super) async fn own_image(&self, reference: &str) -> Result<ImageFacts, Fault> {
+        self.image(reference).await.map_err(|fault| match fault.class {
+            Class::Isolation => {
+                Fault::new(fault.class, format!("its image {reference:?} is not on the engine; run scripts/setup"))
+            }
+            _ => fault,
+        })
+    }
 }

@@ -357,7 +357,7 @@ impl Compartment {
 }
 
 /// Processors in the engine's unit.
-pub(super) fn nano(cpus: f64) -> i64 {
+pub fn nano(cpus: f64) -> i64 {
     (cpus * 1e9).round() as i64
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::compartment::spec::nano;
 use crate::config::{Resources, Total};
 use crate::error::{Class, Fault};
 
@@ -20,7 +21,7 @@ struct Taken {
     total: Total,
     memory: u64,
     /// In billionths: shares that are added and taken away again must come to the same.
-    nano_cpus: u64,
+    nano_cpus: i64,
     instances: usize,
 }
 
@@ -76,10 +77,6 @@ impl Budget {
         taken.nano_cpus += nano(resources.cpus);
         Ok(Share { budget: self.clone(), resources })
     }
-}
-
-fn nano(cpus: f64) -> u64 {
-    (cpus * 1e9).round() as u64
 }
 
 impl Drop for Share {

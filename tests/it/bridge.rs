@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::dialling::of_role;
 use crate::support::engine::{self, FIXTURE_SERVER, containers, docker, try_docker};
 use crate::support::{PATIENCE, Serving, Site, skipped, wait_until};
 
@@ -89,13 +90,6 @@ fn bridged(name: &str, lines: &str) -> String {
 fn found(serving: &mut Serving, server: &str, program: &str) -> Value {
     let text = serving.text(&format!("{server}__run"), json!({ "program": format!("{PRELUDE}\n{program}") }));
     serde_json::from_str(&text).unwrap()
-}
-
-/// The ids of a gateway's containers of a role.
-fn of_role(gateway: &str, role: &str) -> Vec<String> {
-    let filters = [format!("label=org.bulkhead.gateway={gateway}"), format!("label=org.bulkhead.role={role}")];
-    let listed = docker(&["ps", "--no-trunc", "--quiet", "--filter", &filters[0], "--filter", &filters[1]]);
-    listed.lines().map(str::to_owned).collect()
 }
 
 /// The networks of a gateway.

@@ -265,6 +265,9 @@ fn a_way_out_that_is_taken_away_is_cut_before_the_reload_is_acknowledged() {
 
     site.reload_with(&serving, &(db(&format!("[{k}]")) + &web("")));
     assert!(is_cut(&one) && is_cut(&two), "whoever is told of the reload finds it cut");
+    let cut =
+        || site.records("egress").into_iter().filter(|r| r["reason"] == "cut: the configuration was changed").count();
+    wait_until("both in the audit, with the reason", PATIENCE, || cut() == 2);
     // The calls go on to their end, with no way out at all.
     for call in [first, second] {
         let result = serving.answer(call)["result"].clone();
