@@ -17,10 +17,12 @@ use crate::flow::{Caller, Gateway};
 use crate::gate;
 use crate::name::Role;
 use crate::route::lock::Lock;
+use crate::route::lock::pins::Pins;
 
 pub mod control;
 pub mod reload;
 pub mod status;
+mod watch;
 
 /// What every command says.
 #[derive(Clone, Debug, Default)]
@@ -66,17 +68,33 @@ pub fn configuration(options: &Options, env: &dyn Environment) -> Result<Config,
     Ok(config)
 }
 
+/// The lock's name, beside the configuration.
+const LOCK: &str = "bulkhead.lock";
+
 /// The lock of a configuration.
 pub fn lock_path(config: &Config) -> PathBuf {
-    config.path.with_file_name("bulkhead.lock")
+    config.path.with_file_name(LOCK)
+}
+
+/// What was first seen of servers under a configuration.
+pub fn pins(options: &Options, env: &dyn Environment, config: &Config) -> Result<Pins, Fault> {
+    let place = std::path::absolute(&config.path).unwrap_or_else(|_| config.path.clone());
+    Pins::open(&env::state_dir(options.state.as_deref(), env), &place)
 }
 
 impl App {
     /// Puts a gateway together for a configuration. The engine need not be there; the audit must.
     pub async fn open(options: &Options, env: &dyn Environment) -> Result<App, Fault> {
+        Self::pinning(options, env).await.map(|(app, _)| app)
+    }
+
+    /// The same, with the pins of what servers offer at their first use.
+    pub async fn pinning(options: &Options, env: &dyn Environment) -> Result<(App, Arc<Pins>), Fault> {
         let config = configuration(options, env)?;
-        let lock = Lock::read(&lock_path(&config))?;
-        Self::with(options, env, config, Basis::Lock(lock.as_ref())).await
+        let lock = Lock::read(&lock_path(&config))?.unwrap_or_default();
+        let pins = Arc::new(pins(options, env, &config)?);
+        let app = Self::with(options, env, config, Basis::Approved { lock: &lock, pins: &pins }).await?;
+        Ok((app, pins))
     }
 
     /// The same on another basis than the lock on disk.

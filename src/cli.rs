@@ -10,6 +10,7 @@ use crate::config::env::Environment;
 use crate::error::{Exit, Fault};
 use crate::name::Role;
 
+pub mod approve;
 pub mod audit;
 pub mod call;
 pub mod check;
@@ -48,6 +49,8 @@ pub enum Command {
     },
     /// Resolve and bake packages, list every server once, and write bulkhead.lock
     Lock(lock::Arguments),
+    /// Show what has changed since approval, and accept it
+    Approve(approve::Arguments),
     /// List the tools that a role sees
     Tools(tools::Arguments),
     /// Call one tool, through the whole path
@@ -74,6 +77,7 @@ pub async fn run(cli: Cli, env: Arc<dyn Environment + Send + Sync>) -> Result<Ex
     match cli.command {
         Command::Serve { role } => serve::run(Options { role, ..options }, env).await,
         Command::Lock(arguments) => lock::run(options, &*env, arguments).await,
+        Command::Approve(arguments) => approve::run(options, &*env, arguments).await,
         Command::Tools(arguments) => tools::run(options, &*env, arguments).await,
         Command::Call(arguments) => call::run(options, &*env, arguments).await,
         Command::Status(arguments) => status::run(&options, &*env, &arguments).await,

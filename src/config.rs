@@ -67,6 +67,17 @@ pub struct Gateway {
     pub names: Names,
     /// When instances start.
     pub start: Start,
+    /// What has to be approved by somebody.
+    pub approval: Approval,
+}
+
+/// What has to be approved by somebody before it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// Changes: what a server offers at first is pinned.
+    FirstUse,
+    /// Everything.
+    Explicit,
 }
 
 /// How exposed names are made.
@@ -217,6 +228,8 @@ pub struct Server {
     /// SHA-256 over what runs and how it is confined, without secret values, lower-case hex. Roles, limits and deadlines
     /// are no part of it.
     pub digest: String,
+    /// What that digest is over, in words; of what may hold a secret only a hash.
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Server {

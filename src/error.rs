@@ -26,6 +26,8 @@ pub enum Class {
     Usage,
     /// The target does not exist, or the caller may not know that it does.
     Unknown,
+    /// It is not as somebody has approved it, and has to be approved.
+    Unapproved,
     /// A rate or concurrency limit refused the call.
     RateLimited,
     /// The server cannot be reached, started or used.
@@ -56,7 +58,7 @@ impl Class {
         match self {
             Class::Usage | Class::Unknown | Class::RateLimited | Class::Cancelled => Whose::Caller,
             Class::Unavailable | Class::Timeout | Class::Crashed | Class::TooLarge | Class::Malformed => Whose::Server,
-            Class::Engine | Class::Isolation | Class::Audit => Whose::Operator,
+            Class::Engine | Class::Isolation | Class::Audit | Class::Unapproved => Whose::Operator,
             Class::Bug => Whose::Gateway,
         }
     }
@@ -65,7 +67,7 @@ impl Class {
     pub fn exit(self) -> Exit {
         match self {
             Class::Usage => Exit::Usage,
-            Class::Unknown => Exit::Unknown,
+            Class::Unknown | Class::Unapproved => Exit::Unknown,
             Class::RateLimited => Exit::RateLimited,
             Class::Engine | Class::Isolation => Exit::Isolation,
             Class::Audit => Exit::Audit,
@@ -78,6 +80,7 @@ impl Class {
     pub fn outcome(self) -> &'static str {
         match self {
             Class::Unknown => "unknown",
+            Class::Unapproved => "denied",
             Class::RateLimited => "rate_limited",
             Class::Timeout => "timeout",
             Class::Crashed => "crashed",
@@ -154,7 +157,7 @@ mod tests {
     fn exit_codes_are_the_contract() {
         let of = |c: Class| c.exit() as u8;
         assert_eq!(of(Class::Usage), 2);
-        assert_eq!(of(Class::Unknown), 3);
+        assert_eq!((of(Class::Unknown), of(Class::Unapproved)), (3, 3));
         assert_eq!(of(Class::RateLimited), 4);
         for c in
             [Class::Unavailable, Class::Timeout, Class::Crashed, Class::TooLarge, Class::Malformed, Class::Cancelled]

@@ -186,6 +186,9 @@ impl Gateway {
         if !decision.allow {
             return Ok(Some(Reply::Unknown));
         }
+        if let Some(fault) = found.unapproved() {
+            return Err(fault);
+        }
         let name = &entry.server.name;
         if admitted.as_ref().is_none_or(|(of, _)| of != name) {
             *admitted = Some((name.clone(), self.limiter.admit(&principal, &entry.server)?));
@@ -200,8 +203,12 @@ impl Gateway {
             return Ok(None);
         }
         // The definition may have turned out to be another than the approved one when the instance started.
-        if self.now().catalog.find_own(found.place, tool).is_none() && self.is_in_force(now) {
-            return Ok(Some(Reply::Unknown));
+        let own = Target::Own { server: name.as_str(), tool };
+        match target::look_up(&self.now(), &own) {
+            Some(again) if again.held.is_none() => {}
+            _ if !self.is_in_force(now) => {}
+            Some(again) => return again.unapproved().map_or(Ok(None), Err),
+            None => return Ok(Some(Reply::Unknown)),
         }
         trail.runs_in(&instance.confinement);
         trail.write(&self.audit).await?;

@@ -48,6 +48,7 @@ mod fixture {
             idle_stop: Duration::from_secs(1),
             max_result: 1024,
             digest: String::new(),
+            settings: std::collections::BTreeMap::new(),
         }
     }
 }

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let env = ProcessEnvironment;
     let chatter = match cli.command {
-        Command::Serve { .. } | Command::Lock(_) | Command::Image(_) => Chatter::Serving,
+        Command::Serve { .. } | Command::Lock(_) | Command::Approve(_) | Command::Image(_) => Chatter::Serving,
         Command::Call(_) => Chatter::Call,
         _ => Chatter::Command,
     };

@@ -7,4 +7,4 @@ pub mod lock;
 pub mod page;
 
 pub use catalog::{Catalog, Entry};
-pub use listing::{Listing, Tool};
+pub use listing::{Item, Listing};

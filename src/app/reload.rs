@@ -1,7 +1,8 @@
 //! Another configuration for a gateway that runs: read and checked whole, as at the start, and then in force all at once,
 //! or not at all. Knows no signal.
 
-use std::sync::{Arc, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
@@ -15,8 +16,10 @@ use crate::error::{Class, Fault};
 use crate::flow::Caller;
 use crate::gate;
 use crate::route::lock::Lock;
+use crate::route::lock::pins::Pins;
 
-use super::{App, Options, configuration, event, lock_path, tell_disabled};
+use super::watch::{self, Prints};
+use super::{App, LOCK, Options, configuration, event, lock_path, tell_disabled};
 
 /// What became of reloads, for the status.
 #[derive(Debug, Default)]
@@ -31,20 +34,56 @@ pub struct Reloader {
     options: Options,
     env: Arc<dyn Environment + Send + Sync>,
     caller: Caller,
+    pins: Arc<Pins>,
+    /// What is read with each reload.
+    files: Vec<PathBuf>,
+    /// What these looked like when they were last read.
+    seen: Mutex<Prints>,
 }
 
 impl Reloader {
     /// For a gateway that was opened with these. `caller` is on whose behalf servers are started that start at once.
-    pub fn new(app: Arc<App>, options: Options, env: Arc<dyn Environment + Send + Sync>, caller: Caller) -> Self {
+    pub fn new(
+        (app, pins): (Arc<App>, Arc<Pins>),
+        options: Options,
+        env: Arc<dyn Environment + Send + Sync>,
+        caller: Caller,
+    ) -> Self {
         // The very file that was read, whatever else would be found now.
         let path = std::path::absolute(&app.config().path).unwrap_or_else(|_| app.config().path.clone());
-        Reloader { app, options: Options { config: Some(path), ..options }, env, caller }
+        let files = vec![path.clone(), path.with_file_name(LOCK), pins.path().to_owned()];
+        let seen = Mutex::new(Prints::of(&files));
+        Reloader { app, options: Options { config: Some(path), ..options }, env, caller, pins, files, seen }
+    }
+
+    /// Waits until something that a reload reads has changed on disk, other than by ourselves.
+    pub async fn changed(&self) {
+        loop {
+            watch::changed(&self.files, || self.seen().clone()).await;
+            let before = self.seen().clone();
+            let now = Prints::of(&self.files);
+            *self.seen() = now.clone();
+            if !before.is_all_but_last(&now) {
+                return;
+            }
+            let pins = self.pins.clone();
+            // What we have pinned ourselves is no news.
+            if tokio::task::spawn_blocking(move || pins.refresh().unwrap_or(true)).await.unwrap_or(true) {
+                return;
+            }
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Prints> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the configuration, the secrets and the lock anew. On any fault all stays as it is. Either is logged and
     /// recorded; when this returns, what it says holds. One at a time.
     pub async fn reload(&self) {
         let old = self.app.config();
+        // Before they are read: what changes meanwhile is seen as a change.
+        *self.seen() = Prints::of(&self.files);
         match self.read(old.clone()).await {
             Ok(handover) => self.put_in_force(&old, handover).await,
             Err(fault) => self.refuse(&old, &fault),
@@ -52,17 +91,18 @@ impl Reloader {
     }
 
     async fn read(&self, old: Arc<Config>) -> Result<Handover, Fault> {
-        let (options, env) = (self.options.clone(), self.env.clone());
+        let (options, env, pins) = (self.options.clone(), self.env.clone(), self.pins.clone());
         // Files may be on a disk that does not answer, and calls go on meanwhile.
         let read = tokio::task::spawn_blocking(move || {
             let config = configuration(&options, &*env)?;
             objections(&old, &config).map_err(|faults| Fault::new(Class::Usage, faults.to_string()))?;
-            let lock = Lock::read(&lock_path(&config))?;
+            let lock = Lock::read(&lock_path(&config))?.unwrap_or_default();
+            pins.refresh()?;
             Ok::<_, Fault>((config, lock))
         });
         let lost = |error| Fault::new(Class::Bug, format!("the configuration could not be read: {error}"));
         let (config, lock) = read.await.map_err(lost)??;
-        self.app.gateway.pool.prepare(Arc::new(config), Basis::Lock(lock.as_ref()))
+        self.app.gateway.pool.prepare(Arc::new(config), Basis::Approved { lock: &lock, pins: &self.pins })
     }
 
     async fn put_in_force(&self, old: &Config, handover: Handover) {

@@ -1,4 +1,5 @@
-//! `bulkhead serve`: the endpoint, until the client closes its end or a signal comes. SIGHUP reloads the configuration.
+//! `bulkhead serve`: the endpoint, until the client closes its end or a signal comes. SIGHUP reloads the configuration, and so
+//! does a change of it on disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,8 @@ const LAST_RELOAD: Duration = Duration::from_secs(1);
 pub async fn run(options: Options, env: Arc<dyn Environment + Send + Sync>) -> Result<Exit, Fault> {
     // First of all: whoever starts us may tell us to reload at any moment, and must not end us by it.
     let hangups = Hangups::listen();
-    let app = Arc::new(App::open(&options, &*env).await?);
+    let (app, pins) = App::pinning(&options, &*env).await?;
+    let app = Arc::new(app);
     let control = Control::open(&app);
     if let Err(error) = &control {
         tracing::warn!("this gateway will not show in `bulkhead status`: {error}");
@@ -40,7 +42,7 @@ pub async fn run(options: Options, env: Arc<dyn Environment + Send + Sync>) -> R
         app.gateway.start_some(&caller, |_| true);
     }
     let stopping = CancellationToken::new();
-    let reloader = Reloader::new(app.clone(), options, env, caller.clone());
+    let reloader = Reloader::new((app.clone(), pins), options, env, caller.clone());
     let mut reloading = tokio::spawn(reloads(reloader, hangups, stopping.clone()));
     let (out, pickup) = outbox();
     let conversation = Conversation::new(app.gateway.clone(), caller, out);
@@ -73,13 +75,14 @@ pub async fn run(options: Options, env: Arc<dyn Environment + Send + Sync>) -> R
     Ok(Exit::Fine)
 }
 
-/// Reloads with each hangup until the gateway stops. However many come while one is under way are one after it.
+/// Reloads with each hangup, and with each change on disk, until the gateway stops. However many come while one is under way are one after it.
 async fn reloads(reloader: Reloader, mut hangups: Hangups, stopping: CancellationToken) {
     loop {
         tokio::select! {
             biased;
             () = stopping.cancelled() => return,
             () = hangups.next() => reloader.reload().await,
+            () = reloader.changed() => reloader.reload().await,
         }
     }
 }

@@ -27,7 +27,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         // The same file by whatever name; a server's part of it is looked at server by server.
         path: _,
         digest: _,
-        gateway: Gateway { name, names: _, start: _ },
+        gateway: Gateway { name, names: _, start: _, approval: _ },
         stdio: StdioFront { id, role: _ },
         limits: _,
         total: _,
@@ -52,6 +52,7 @@ pub fn general(old: &Config, new: &Config) -> Vec<&'static str> {
     let all = [
         ("gateway.names", old.gateway.names == new.gateway.names),
         ("gateway.start", old.gateway.start == new.gateway.start),
+        ("gateway.approval", old.gateway.approval == new.gateway.approval),
         ("front.stdio.role", old.stdio.role == new.stdio.role),
         ("limits", old.limits == new.limits),
         ("limits.total", old.total == new.total),
@@ -88,6 +89,7 @@ impl Server {
             idle_stop: _,
             max_result,
             digest,
+            settings: _,
         } = self;
         *name == other.name
             && *run == other.run

@@ -28,6 +28,7 @@ mod limits;
 mod package;
 mod run;
 mod server;
+mod settings;
 mod texts;
 mod tools;
 

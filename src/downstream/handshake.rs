@@ -1,4 +1,4 @@
-//! The opening of a conversation with a server, and the list of its tools. Knows no role and no exposed name.
+//! The opening of a conversation with a server, and the lists of what it offers. Knows no role and no exposed name.
 //!
 //! `initialize` comes first, always: servers on several SDKs exit, or lock themselves to one era, when `server/discover`
 //! arrives first, while a server of the stateless era merely answers `initialize` with an error and then discovers.
@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use crate::error::{Class, Fault};
 use crate::name::ServerName;
 use crate::protocol::{Era, NEWEST_HANDSHAKE, STATELESS, adapt, meta};
+use crate::route::listing::Told;
 use crate::wire::Object;
 use crate::wire::edit::quoted;
 
@@ -17,8 +18,10 @@ use super::peer::{Answer, Peer};
 
 /// Pages read of one list.
 const PAGES: usize = 100;
-/// Tools kept of one list.
-const TOOLS: usize = 10_000;
+/// Items kept of one list.
+const ITEMS: usize = 10_000;
+/// How long the lists beside the tools may take: nobody waits for a server whose tools are known.
+const BESIDE: Duration = Duration::from_secs(5);
 
 /// What a server said of itself.
 #[derive(Clone, Debug)]
@@ -27,16 +30,38 @@ pub struct Greeting {
     pub revision: String,
     /// Its capabilities, as JSON.
     pub capabilities: String,
+    /// What it says of its use.
+    pub instructions: Option<String>,
 }
 
-/// A server's tools as it listed them.
-#[derive(Clone, Debug, Default)]
-pub struct Listed {
+/// One list of a server, as it came.
+#[derive(Debug, Default)]
+struct Listed {
     /// The definitions, as JSON, in the server's order.
-    pub tools: Vec<String>,
+    items: Vec<String>,
     /// What was wrong with the list, if anything; what is there is served all the same.
-    pub warning: Option<String>,
+    warning: Option<String>,
 }
+
+/// A list that servers have.
+struct List {
+    /// The capability that says that there is one.
+    capability: &'static str,
+    method: &'static str,
+    /// The member of the result that it is in.
+    member: &'static str,
+    /// What it is a list of.
+    of: &'static str,
+}
+
+const TOOLS: List = List { capability: "tools", method: "tools/list", member: "tools", of: "tools" };
+const PROMPTS: List = List { capability: "prompts", method: "prompts/list", member: "prompts", of: "prompts" };
+const TEMPLATES: List = List {
+    capability: "resources",
+    method: "resources/templates/list",
+    member: "resourceTemplates",
+    of: "resource templates",
+};
 
 /// Opens the conversation within the deadline.
 pub async fn greet(peer: &Peer, name: &ServerName, deadline: Instant) -> Result<Greeting, Fault> {
@@ -65,8 +90,12 @@ async fn discover(peer: &Peer, name: &ServerName, deadline: Instant) -> Result<G
             if !versions.is_some_and(|v| v.contains(&quoted(STATELESS))) {
                 return Err(odd(name, "server/discover"));
             }
-            let capabilities = object.and_then(|o| o.get("capabilities").map(|c| c.get().to_owned()));
-            Ok(Greeting { revision: STATELESS.into(), capabilities: capabilities.unwrap_or_else(|| "{}".into()) })
+            let capabilities = object.as_ref().and_then(|o| o.get("capabilities").map(|c| c.get().to_owned()));
+            Ok(Greeting {
+                revision: STATELESS.into(),
+                capabilities: capabilities.unwrap_or_else(|| "{}".into()),
+                instructions: object.and_then(|o| o.string("instructions")),
+            })
         }
         Answer::Error(error) => Err(Fault::new(
             Class::Unavailable,
@@ -84,6 +113,7 @@ fn greeting(result: &str, revision: &str) -> Option<Greeting> {
     Some(Greeting {
         revision: object.string(revision)?,
         capabilities: object.get("capabilities").map_or("{}", |c| c.get()).to_owned(),
+        instructions: object.string("instructions"),
     })
 }
 
@@ -95,45 +125,72 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-/// Reads all pages of the server's tools. A page that fails ends the list with a warning, and so do a cursor that comes
-/// twice and a list without end; an empty cursor is a cursor.
-pub async fn list_tools(peer: &Peer, greeting: &Greeting, deadline: Instant) -> Result<Listed, Fault> {
+/// Asks a server for all that it offers. Its tools must be known for it to be of use; what fails of the other lists is
+/// told with them.
+pub async fn list(peer: &Peer, greeting: &Greeting, deadline: Instant) -> Result<Told, Fault> {
     // Servers with empty capabilities often have tools all the same; those that declare others and not these do not.
-    let declared = Object::parse(&greeting.capabilities).map(|c| c.members().is_empty() || c.get("tools").is_some());
-    if !declared.unwrap_or(true) {
-        return Ok(Listed::default());
+    let declared = Object::parse(&greeting.capabilities).ok();
+    let declares = |list: &List| declared.as_ref().is_some_and(|c| c.get(list.capability).is_some());
+    let bare = declared.as_ref().is_none_or(|c| c.members().is_empty());
+    let tools = if bare || declares(&TOOLS) {
+        pages(peer, &TOOLS, deadline, !declares(&TOOLS)).await?
+    } else {
+        Listed::default()
+    };
+    let mut told = Told { tools: tools.items, instructions: greeting.instructions.clone(), ..Told::default() };
+    let mut warnings: Vec<String> = tools.warning.into_iter().collect();
+    for (list, items) in [(&PROMPTS, &mut told.prompts), (&TEMPLATES, &mut told.templates)] {
+        if !declares(list) {
+            continue;
+        }
+        match pages(peer, list, deadline.min(Instant::now() + BESIDE), false).await {
+            Ok(listed) => {
+                *items = listed.items;
+                warnings.extend(listed.warning);
+            }
+            Err(fault) if peer.ended().is_some() => return Err(fault),
+            Err(fault) => warnings.push(format!("its {} cannot be listed: {}", list.of, fault.inward)),
+        }
     }
+    told.warning = (!warnings.is_empty()).then(|| warnings.join("; "));
+    Ok(told)
+}
+
+/// Reads all pages of one list. A page that fails ends the list with a warning, and so do a cursor that comes twice and a
+/// list without end; an empty cursor is a cursor. Where the list is `optional`, a server that refuses it has none.
+async fn pages(peer: &Peer, list: &List, deadline: Instant, optional: bool) -> Result<Listed, Fault> {
     let (mut listed, mut cursor, mut seen) = (Listed::default(), None::<String>, Vec::new());
+    let of = list.of;
     for page in 0..PAGES {
         let params = page_params(peer.era(), cursor.as_deref());
-        let result = match peer.ask_within("tools/list", params, left(deadline)).await {
+        let result = match peer.ask_within(list.method, params, left(deadline)).await {
             Ok(Answer::Result(result)) => result,
             Err(fault) if page == 0 => return Err(fault),
-            Ok(Answer::Error(_)) if page == 0 && !greeting.capabilities.contains("tools") => return Ok(listed),
+            Ok(Answer::Error(_)) if page == 0 && optional => return Ok(listed),
             other => {
-                listed.warning = Some(format!("page {} of its tools failed: {}", page + 1, failure(other)));
+                listed.warning = Some(format!("page {} of its {of} failed: {}", page + 1, failure(other)));
                 return Ok(listed);
             }
         };
-        let Some((tools, next)) = read_page(&result) else {
-            listed.warning = Some(format!("page {} of its tools is no list", page + 1));
+        let Some((items, next)) = read_page(&result, list.member) else {
+            listed.warning = Some(format!("page {} of its {of} is no list", page + 1));
             return Ok(listed);
         };
-        listed.tools.extend(tools);
+        listed.items.extend(items);
         let Some(next) = next else { return Ok(listed) };
-        if listed.tools.len() > TOOLS {
-            listed.tools.truncate(TOOLS);
-            listed.warning = Some(format!("it lists more than {TOOLS} tools"));
+        if listed.items.len() > ITEMS {
+            listed.items.truncate(ITEMS);
+            listed.warning = Some(format!("it lists more than {ITEMS} {of}"));
             return Ok(listed);
         }
         if seen.contains(&next) {
-            listed.warning = Some("its list of tools comes back to a page it had".into());
+            listed.warning = Some(format!("its list of {of} comes back to a page it had"));
             return Ok(listed);
         }
         seen.push(next.clone());
         cursor = Some(next);
     }
-    listed.warning = Some(format!("its list of tools has more than {PAGES} pages"));
+    listed.warning = Some(format!("its list of {of} has more than {PAGES} pages"));
     Ok(listed)
 }
 
@@ -145,10 +202,10 @@ fn page_params(era: Era, cursor: Option<&str>) -> Option<String> {
     (!members.is_empty()).then(|| format!("{{{}}}", members.join(",")))
 }
 
-fn read_page(result: &str) -> Option<(Vec<String>, Option<String>)> {
+fn read_page(result: &str, member: &str) -> Option<(Vec<String>, Option<String>)> {
     let object = Object::parse(result).ok()?;
-    let tools: Vec<&RawValue> = serde_json::from_str(object.get("tools")?.get()).ok()?;
-    Some((tools.into_iter().map(|t| t.get().to_owned()).collect(), object.string("nextCursor")))
+    let items: Vec<&RawValue> = serde_json::from_str(object.get(member)?.get()).ok()?;
+    Some((items.into_iter().map(|t| t.get().to_owned()).collect(), object.string("nextCursor")))
 }
 
 fn failure(answer: Result<Answer, Fault>) -> String {

@@ -16,17 +16,20 @@ use crate::egress::allowance::Allowances;
 use crate::error::{Class, Fault};
 use crate::name::Principal;
 use crate::route::lock::Lock;
+use crate::route::lock::pins::Pins;
 
 use super::attached;
 use super::budget::Budget;
 use super::instance::Instance;
 
+mod approved;
 mod entry;
 mod handover;
 mod learn;
 mod start;
 mod status;
 
+pub use approved::{Made, locked};
 pub use entry::Entry;
 use entry::Slot;
 pub use handover::{Changes, Handover, Roster};
@@ -54,6 +57,8 @@ pub struct Pool {
     /// What servers have sent and received today, whatever has become of their instances.
     allowances: Allowances,
     host: BTreeMap<&'static str, String>,
+    /// Where first listings are pinned; nowhere where somebody is about to look at them.
+    pins: Option<Arc<Pins>>,
     closing: CancellationToken,
     /// The lives of all instances, each to its last record.
     lives: TaskTracker,
@@ -64,8 +69,13 @@ pub struct Pool {
 /// What the servers run from.
 #[derive(Clone, Copy, Debug)]
 pub enum Basis<'a> {
-    /// What was approved: images and definitions, if there is a lock.
-    Lock(Option<&'a Lock>),
+    /// What was approved: images and definitions, by the lock or else by what was pinned at the first use.
+    Approved {
+        /// The lock; empty where there is none.
+        lock: &'a Lock,
+        /// The pins, to which first listings are added.
+        pins: &'a Arc<Pins>,
+    },
     /// Images that were just made and whose tools nobody has seen yet, by the servers' names.
     Images(&'a BTreeMap<String, String>),
 }
@@ -85,6 +95,10 @@ impl Pool {
         redactor: Arc<Redactor>,
         host: BTreeMap<&'static str, String>,
     ) -> Arc<Self> {
+        let pins = match basis {
+            Basis::Approved { pins, .. } => Some(pins.clone()),
+            Basis::Images(_) => None,
+        };
         Arc::new(Pool {
             budget: Budget::new(config.total),
             roster: RwLock::new(Arc::new(Roster::new(config, basis))),
@@ -95,6 +109,7 @@ impl Pool {
             redactor,
             allowances: Allowances::default(),
             host,
+            pins,
             closing: CancellationToken::new(),
             lives: TaskTracker::new(),
             changes: watch::Sender::new(0),
@@ -167,6 +182,9 @@ impl Pool {
         let name = &entry.server.name;
         if let Some(why) = &entry.server.disabled {
             return Err(Fault::new(Class::Unavailable, format!("server {name} is disabled: {why}")));
+        }
+        if let Some(held) = &entry.held {
+            return Err(held.fault(name));
         }
         if self.closing.is_cancelled() {
             return Err(Fault::new(Class::Unavailable, "the gateway is shutting down"));

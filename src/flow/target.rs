@@ -6,6 +6,9 @@ use crate::config::Names;
 use crate::downstream::pool::Entry;
 use crate::error::{Class, Fault};
 use crate::name::ExposedName;
+use crate::route::listing::Why;
+
+use crate::wire::text::visible;
 
 use super::snapshot::Snapshot;
 use super::{Caller, Gateway};
@@ -46,6 +49,21 @@ pub(super) struct Found {
     pub tool: String,
     /// The name that clients use.
     pub exposed: String,
+    /// Why it is not served before somebody has approved it, if so.
+    pub held: Option<Why>,
+}
+
+impl Found {
+    /// Why it cannot be called, where that is for lack of approval.
+    pub(super) fn unapproved(&self) -> Option<Fault> {
+        let what = match self.held.as_ref()? {
+            Why::New => "is new",
+            Why::Changed | Why::Bad(_) => "has changed",
+        };
+        let (name, tool) = (&self.entry.server.name, visible(&self.tool, 80));
+        let text = format!("tool {tool:?} of server {name} {what} since approval; run: bulkhead approve {name}");
+        Some(Fault::new(Class::Unapproved, text))
+    }
 }
 
 impl Gateway {
@@ -87,20 +105,20 @@ impl Gateway {
 
 /// Looks a target up by table.
 pub(super) fn look_up(now: &Arc<Snapshot>, target: &Target<'_>) -> Option<Found> {
-    let found = match target {
-        Target::Exposed(name) => now.catalog.find(name),
+    let (served, held) = match target {
+        Target::Exposed(name) => (now.catalog.find(name), now.catalog.find_held(name)),
         Target::Own { server, tool } => {
             let place = now.roster.entries.iter().position(|e| e.server.name.as_str() == *server)?;
-            now.catalog.find_own(place, tool)
+            (now.catalog.find_own(place, tool), now.catalog.find_own_held(place, tool))
         }
-    }?;
-    Some(Found {
-        now: now.clone(),
-        place: found.server,
-        entry: now.roster.entries[found.server].clone(),
-        tool: found.tool.clone(),
-        exposed: found.exposed.to_string(),
-    })
+    };
+    let (place, tool, exposed, held) = match (served, held) {
+        (Some(served), _) => (served.server, &served.tool, &served.exposed, None),
+        (None, Some(held)) => (held.server, &held.tool, &held.exposed, Some(held.why.clone())),
+        (None, None) => return None,
+    };
+    let entry = now.roster.entries[place].clone();
+    Some(Found { now: now.clone(), place, entry, tool: tool.clone(), exposed: exposed.to_string(), held })
 }
 
 /// Whether a server that was never listed could have the target, among those the caller may know of.

@@ -10,6 +10,8 @@ use crate::wire::edit::quoted;
 use crate::wire::{Edit, Object};
 
 use super::Listing;
+use super::listing::{Why, Withheld};
+use super::lock::Kind;
 
 /// One tool under its exposed name.
 #[derive(Clone, Debug)]
@@ -31,23 +33,43 @@ pub struct Catalog {
     by_name: HashMap<String, usize>,
     /// Names that several tools claim, so that none has them.
     pub contested: Vec<String>,
+    held: Vec<Held>,
+}
+
+/// A tool that is not served before somebody has approved it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// Which server it belongs to, by its place in the configuration.
+    pub server: usize,
+    /// The server's own name for it.
+    pub tool: String,
+    /// The name under which it would be served.
+    pub exposed: ExposedName,
+    /// Why it is not.
+    pub why: Why,
 }
 
 impl Catalog {
     /// Builds the snapshot; the order is that of the configuration, then that of each server.
     pub fn build<'a>(names: Names, servers: impl Iterator<Item = (&'a Server, Option<Arc<Listing>>)>) -> Self {
-        let mut entries = Vec::new();
+        let (mut entries, mut held) = (Vec::new(), Vec::new());
         for (place, (server, listing)) in servers.enumerate() {
+            let expose = |tool: &str| match names {
+                Names::Prefixed => ExposedName::prefixed(&server.name, tool),
+                Names::Bare => ExposedName::bare(tool),
+            };
+            for Withheld { kind, name, why } in listing.iter().flat_map(|l| l.unapproved()) {
+                if let (Kind::Tool, Some(tool)) = (kind, name) {
+                    held.push(Held { server: place, tool: tool.clone(), exposed: expose(tool), why: why.clone() });
+                }
+            }
             for tool in listing.iter().flat_map(|l| &l.tools) {
-                let exposed = match names {
-                    Names::Prefixed => ExposedName::prefixed(&server.name, &tool.name),
-                    Names::Bare => ExposedName::bare(&tool.name),
-                };
+                let exposed = expose(&tool.name);
                 let shown = renamed(&tool.definition, &exposed);
                 entries.push(Entry { server: place, tool: tool.name.clone(), shown, exposed });
             }
         }
-        Self::without_contested(entries)
+        Catalog { held, ..Self::without_contested(entries) }
     }
 
     fn without_contested(mut entries: Vec<Entry>) -> Self {
@@ -60,7 +82,7 @@ impl Catalog {
         contested.sort();
         entries.retain(|entry| contested.binary_search_by(|name| name.as_str().cmp(entry.exposed.as_str())).is_err());
         let by_name = entries.iter().enumerate().map(|(n, e)| (e.exposed.as_str().to_owned(), n)).collect();
-        Catalog { entries, by_name, contested }
+        Catalog { entries, by_name, contested, held: Vec::new() }
     }
 
     /// The tool of that exposed name.
@@ -71,6 +93,16 @@ impl Catalog {
     /// The tool of a server by the server's own name for it.
     pub fn find_own(&self, server: usize, tool: &str) -> Option<&Entry> {
         self.entries.iter().find(|e| e.server == server && e.tool == tool)
+    }
+
+    /// The tool that would have that exposed name if somebody had approved it.
+    pub fn find_held(&self, exposed: &str) -> Option<&Held> {
+        self.held.iter().find(|held| held.exposed.as_str() == exposed)
+    }
+
+    /// The same by the server's own name for it.
+    pub fn find_own_held(&self, server: usize, tool: &str) -> Option<&Held> {
+        self.held.iter().find(|held| held.server == server && held.tool == tool)
     }
 
     /// What a principal sees, by the same decision that a call is made with.

@@ -12,7 +12,10 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
+use crate::wire::Object;
+
 mod file;
+pub mod pins;
 mod read;
 mod write;
 
@@ -20,7 +23,7 @@ mod write;
 mod tests;
 
 /// Version of the format; another one is refused.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Everything that was approved, by the name of the server in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,20 +45,43 @@ pub struct LockedServer {
     pub integrity: Option<String>,
     /// Identity of the image, `sha256:…`; `None` only for a server that runs without one.
     pub image: Option<String>,
+    /// SHA-256 over all that was baked into the image, lower-case hex; only of a package.
+    pub content: Option<String>,
     /// [`crate::config::Server::digest`] at the time.
     pub config: String,
+    /// [`crate::config::Server::settings`] at the time: what the digest is over, for people.
+    pub settings: BTreeMap<String, String>,
     /// The revision of the protocol that it answered with.
     pub revision: String,
     /// Its capabilities, as it sent them.
     pub capabilities: Box<RawValue>,
+    /// What it says of its use, if anything.
+    pub instructions: Option<String>,
     /// Its tools, in its own order, no name twice.
-    pub tools: Vec<LockedTool>,
+    pub tools: Vec<Definition>,
+    /// Its prompts, likewise.
+    pub prompts: Vec<Definition>,
+    /// Its resource templates, likewise.
+    pub templates: Vec<Definition>,
+    /// The whole tree of what was baked, one object a package, each on one line.
+    pub tree: Vec<Box<RawValue>>,
+}
+
+/// What a definition is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A tool.
+    Tool,
+    /// A prompt.
+    Prompt,
+    /// A resource template.
+    Template,
 }
 
 /// One approved definition.
 #[derive(Clone, Debug)]
-pub struct LockedTool {
-    /// The tool's own name.
+pub struct Definition {
+    /// What the server itself calls it: its name, or the URI template of a resource template.
     pub name: String,
     /// SHA-256 over the definition, lower-case hex.
     pub hash: String,
@@ -65,21 +91,43 @@ pub struct LockedTool {
 
 /// A definition that cannot be locked, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a tool definition has no single name: {0}")]
-pub struct BadTool(String);
+#[error("a definition has no single name: {0}")]
+pub struct BadDefinition(String);
 
 // === impl LockedServer ===
 
 impl LockedServer {
-    /// One hash over the tools, their number and their order, lower-case hex.
-    pub fn tools_hash(&self) -> String {
+    /// One hash over what it offers and says, the numbers and the order, lower-case hex.
+    pub fn offer_hash(&self) -> String {
         let mut hash = Sha256::new();
-        self.tools.iter().for_each(|tool| hash.update(&tool.hash));
+        for kind in Kind::ALL {
+            let all = self.definitions(kind);
+            hash.update((all.len() as u64).to_be_bytes());
+            all.iter().for_each(|definition| hash.update(&definition.hash));
+        }
+        hash.update(one_line(&self.capabilities).get());
+        hash.update(self.instructions.as_deref().unwrap_or_default());
         crate::hex(&hash.finalize())
     }
 
+    /// One hash over the tree, lower-case hex.
+    pub fn tree_hash(&self) -> String {
+        let mut hash = Sha256::new();
+        self.tree.iter().for_each(|package| hash.update(format!("{}\n", one_line(package).get())));
+        crate::hex(&hash.finalize())
+    }
+
+    /// The approved definitions of one kind.
+    pub fn definitions(&self, kind: Kind) -> &[Definition] {
+        match kind {
+            Kind::Tool => &self.tools,
+            Kind::Prompt => &self.prompts,
+            Kind::Template => &self.templates,
+        }
+    }
+
     /// The approved definition of a tool.
-    pub fn tool(&self, name: &str) -> Option<&LockedTool> {
+    pub fn tool(&self, name: &str) -> Option<&Definition> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
@@ -98,10 +146,36 @@ impl LockedServer {
         if self.kind == "package" && (self.package.is_none() || self.version.is_none()) {
             return Err("it names no package and version".to_owned());
         }
-        let mut seen = HashSet::new();
-        match self.tools.iter().find(|tool| !seen.insert(&tool.name)) {
-            Some(twice) => Err(format!("two of its tools are named {:?}", twice.name)),
-            None => Ok(()),
+        for kind in Kind::ALL {
+            let mut seen = HashSet::new();
+            if let Some(twice) = self.definitions(kind).iter().find(|one| !seen.insert(&one.name)) {
+                return Err(format!("two of its {}s are named {:?}", kind.word(), twice.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Template];
+
+    /// The word for one.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Tool => "tool",
+            Kind::Prompt => "prompt",
+            Kind::Template => "resource template",
+        }
+    }
+
+    /// The member of a definition that says which one it is.
+    pub fn key(self) -> &'static str {
+        match self {
+            Kind::Tool | Kind::Prompt => "name",
+            Kind::Template => "uriTemplate",
         }
     }
 }
@@ -109,42 +183,67 @@ impl LockedServer {
 /// By the bytes of what was sent, line breaks aside.
 impl PartialEq for LockedServer {
     fn eq(&self, other: &Self) -> bool {
-        let image = |s: &Self| [s.package.clone(), s.version.clone(), s.integrity.clone(), s.image.clone()];
-        self.kind == other.kind
-            && image(self) == image(other)
-            && self.config == other.config
-            && self.revision == other.revision
+        let texts = |s: &Self| {
+            let image = [s.package.clone(), s.version.clone(), s.integrity.clone(), s.image.clone(), s.content.clone()];
+            (s.kind.clone(), image, s.config.clone(), s.settings.clone(), s.revision.clone(), s.instructions.clone())
+        };
+        texts(self) == texts(other)
             && one_line(&self.capabilities).get() == one_line(&other.capabilities).get()
-            && self.tools == other.tools
+            && Kind::ALL.into_iter().all(|kind| self.definitions(kind) == other.definitions(kind))
+            && self.tree_hash() == other.tree_hash()
     }
 }
 
 impl Eq for LockedServer {}
 
-// === impl LockedTool ===
-
-impl LockedTool {
-    /// Takes a definition as it came. The one change is that line breaks between its tokens become blanks.
-    pub fn new(definition: &RawValue) -> Result<Self, BadTool> {
-        #[derive(serde::Deserialize)]
-        struct Named {
-            name: String,
+/// A server of which nothing is known.
+impl Default for LockedServer {
+    fn default() -> Self {
+        LockedServer {
+            kind: String::new(),
+            package: None,
+            version: None,
+            integrity: None,
+            image: None,
+            content: None,
+            config: String::new(),
+            settings: BTreeMap::new(),
+            revision: String::new(),
+            capabilities: RawValue::NULL.to_owned(),
+            instructions: None,
+            tools: Vec::new(),
+            prompts: Vec::new(),
+            templates: Vec::new(),
+            tree: Vec::new(),
         }
+    }
+}
+
+// === impl Definition ===
+
+impl Definition {
+    /// Takes a definition as it came. The one change is that line breaks between its tokens become blanks.
+    pub fn new(kind: Kind, definition: &RawValue) -> Result<Self, BadDefinition> {
         let definition = one_line(definition);
-        let named: Named = serde_json::from_str(definition.get()).map_err(|e| BadTool(e.to_string()))?;
+        let bad = |why: &str| BadDefinition(why.to_owned());
+        let object = Object::parse(definition.get()).map_err(|_| bad("it is no object"))?;
+        let name = object.string(kind.key()).ok_or_else(|| bad("there is none"))?;
+        if object.repeats(kind.key()) {
+            return Err(bad("there are two"));
+        }
         let hash = crate::hex(&Sha256::digest(definition.get()));
-        Ok(LockedTool { name: named.name, hash, definition })
+        Ok(Definition { name, hash, definition })
     }
 }
 
 /// By the bytes of the definition: its hash and its name follow from them.
-impl PartialEq for LockedTool {
+impl PartialEq for Definition {
     fn eq(&self, other: &Self) -> bool {
         self.definition.get() == other.definition.get()
     }
 }
 
-impl Eq for LockedTool {}
+impl Eq for Definition {}
 
 fn is_identity(image: &str) -> bool {
     let hex = |text: &str| text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

@@ -16,6 +16,8 @@ use bulkhead::config::resolve::load;
 use bulkhead::downstream::instance::Instance;
 use bulkhead::downstream::pool::{Basis, Pool};
 use bulkhead::name::{Principal, Role};
+use bulkhead::route::lock::Lock;
+use bulkhead::route::lock::pins::Pins;
 
 use super::support::{FIXTURE, LONG, addresses, docker, remove_volume};
 
@@ -39,7 +41,10 @@ impl Rig {
         let redactor = Arc::new(Redactor::default());
         let written = Arc::new(Audit::open(&audit, Sync::Batch, gateway.clone(), redactor.clone()).unwrap());
         let engine = Arc::new(Engine::new(Ok::<_, String>(addresses())).with_terms(terms));
-        let pool = Pool::new(Arc::new(config), Basis::Lock(None), engine, owner, written, redactor, BTreeMap::new());
+        let none = Lock::default();
+        let pins = Arc::new(Pins::open(dir.path(), &audit).unwrap());
+        let basis = Basis::Approved { lock: &none, pins: &pins };
+        let pool = Pool::new(Arc::new(config), basis, engine, owner, written, redactor, BTreeMap::new());
         let principal = Principal { id: Some("alice".into()), role: Role::parse("user").unwrap() };
         Rig { pool, gateway, principal, audit, _dir: dir }
     }

@@ -54,7 +54,6 @@ fn what_is_not_served_yet_is_refused_by_name() {
         ("[policy]\nfiles = []\n", "policy.files"),
         ("[audit]\nrotate = \"1m\"\n", "audit.rotate"),
         ("[audit]\narguments = \"full\"\n", "audit.arguments"),
-        ("[gateway]\napproval = \"explicit\"\n", "gateway.approval"),
     ] {
         let said = refused(config);
         assert!(said.lines().count() == 1 && said.contains(&format!("not yet supported: {key}")), "{said}");

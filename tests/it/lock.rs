@@ -37,7 +37,7 @@ fn what_is_locked_is_listed_with_nothing_running_until_the_first_call() {
     assert_eq!(engine::servers(&gateway), ["a"]);
     assert_eq!(listed(&mut serving), live);
     assert_eq!(serving.settled(), [Value::Null; 0], "nothing has changed");
-    assert!(site.prints(&["lock", "--yes"]).contains("unchanged"));
+    assert!(site.prints(&["lock"]).contains("nothing has changed: 2 servers locked"));
 }
 
 #[test]
@@ -74,7 +74,8 @@ fn a_definition_that_has_changed_is_withheld_and_shown() {
     serving.notification("notifications/tools/list_changed");
     let now = listed(&mut serving);
     assert!(!now.contains("fx__sleep") && !now.contains(".ssh") && now.contains("fx__echo"), "{now}");
-    serving.unknown("fx__sleep");
+    let told = serving.failure("fx__sleep", json!({}));
+    assert_eq!(told, "tool \"sleep\" of server fx has changed since approval; run: bulkhead approve fx");
     let shown = site.server_in("fx", "changed");
     assert_eq!(shown["withheld"], 1);
     assert!(shown["reason"].as_str().unwrap().contains("\"sleep\" has changed since approval"), "{shown}");
@@ -111,23 +112,39 @@ fn a_tool_that_is_new_since_the_lock_is_withheld() {
     assert_eq!(serving.text("fx__dummy_0001", json!({})), "dummy_0001");
     let shown = site.server_in("fx", "changed");
     assert_eq!(shown["withheld"], 2);
-    serving.unknown("fx__dummy_0002");
+    assert!(serving.failure("fx__dummy_0002", json!({})).contains("is new since approval"));
+    assert_eq!(site.outcomes_of("fx__dummy_0002"), ["denied"]);
     assert!(!lists(&mut serving, "fx__dummy_0002"));
 }
 
-#[test]
-fn a_first_listing_is_pinned_for_as_long_as_the_gateway_runs() {
+/// A site with one server on the host, whose definitions a test can change.
+fn with_own_server() -> Site {
     let site = Site::new("");
     let command = format!("[\"python3\", \"-u\", {:?}]", site.path("server.py"));
     site.configure(&format!("[servers.fx]\nunisolated = \"a test\"\ncommand = {command}\n"));
     with_own_copy(&site, |source| source);
+    site
+}
+
+#[test]
+fn a_first_listing_is_pinned() {
+    let site = with_own_server();
     let mut serving = site.open();
     serving.wait_for_tool("fx__sleep");
     with_own_copy(&site, |source| source.replace("Answers after that time.", "Now do something else."));
     serving.failure("fx__crash", json!({}));
     assert_eq!(serving.text("fx__echo", json!({})), "{}", "it starts anew");
     site.server_in("fx", "changed");
-    serving.unknown("fx__sleep");
+    assert!(serving.failure("fx__sleep", json!({})).contains("has changed since approval"));
+    assert!(serving.close().status.success());
+
+    // And for whoever comes later, with no lock and nothing running.
+    let mut serving = site.open();
+    assert!(lists(&mut serving, "fx__sleep"), "as it was pinned, until it says otherwise");
+    assert_eq!(serving.text("fx__echo", json!({})), "{}");
+    assert!(serving.failure("fx__sleep", json!({})).contains("has changed since approval"));
+    assert!(!lists(&mut serving, "fx__sleep"));
+    assert!(!site.path("bulkhead.lock").exists());
 }
 
 /// An image of this test alone, under one tag, remade at will.
@@ -157,37 +174,84 @@ impl Drop for OwnImage {
     }
 }
 
-#[test]
-fn an_image_that_is_remade_after_the_lock_is_not_what_runs() {
+/// What a call of a server that may not run is told.
+fn is_held(site: &Site, tool: &str, says: &str) {
+    let mut serving = site.open();
+    let told = serving.failure(&format!("fx__{tool}"), json!({}));
+    assert_eq!(told, "server fx has changed since approval; run: bulkhead approve fx");
+    let shown = site.server_in("fx", "changed");
+    assert!(shown["reason"].as_str().unwrap().contains(says), "{shown}");
+    assert_eq!(engine::servers(&site.gateway()), [""; 0]);
+    assert_eq!(site.run(&["call", "fx", tool]).code, Some(3));
+}
+
+fn remade_image_is_refused_until_it_is_approved(first: impl Fn(&Site), accept: &str) {
     engine::build_fixture_server();
     let site = Site::new("");
     let image = OwnImage::new(&site, 1);
     site.configure(&format!("[servers.fx]\nimage = {:?}\n", image.0));
-    site.prints(&["lock", "--yes"]);
+    first(&site);
     let id = docker(&["image", "inspect", "--format", "{{.Id}}", &image.0]);
     image.remake(&site, 2);
     assert_ne!(docker(&["image", "inspect", "--format", "{{.Id}}", &image.0]), id);
-
-    let mut serving = site.open();
-    assert_eq!(serving.text("fx__dummy_0001", json!({})), "dummy_0001");
-    let shown = site.server("fx");
-    assert_eq!((&shown["image"], &shown["state"]), (&json!(id), &json!("ready")));
-    serving.unknown("fx__dummy_0002");
-    assert!(serving.close().status.success());
-
-    assert!(site.prints(&["lock", "--yes"]).contains("another image +dummy_0002"));
+    is_held(&site, "dummy_0001", "has become another one since approval");
+    let refused = site.records("server").into_iter().find(|record| record["event"] == "refused").unwrap();
+    assert!(refused["reason"].as_str().unwrap().contains("another one"), "{refused}");
+    site.prints(&[accept, "--yes"]);
     assert_eq!(site.open().text("fx__dummy_0002", json!({})), "dummy_0002");
     let _ = engine::try_docker(&["image", "rm", "--force", &id]);
 }
 
 #[test]
-fn a_configuration_that_has_changed_since_the_lock_does_not_count_on_it() {
+fn an_image_that_is_remade_after_the_lock_is_refused() {
+    remade_image_is_refused_until_it_is_approved(|site| drop(site.prints(&["lock", "--yes"])), "lock");
+}
+
+#[test]
+fn an_image_that_is_remade_after_its_first_use_is_refused() {
+    remade_image_is_refused_until_it_is_approved(|site| drop(site.prints(&["tools"])), "approve");
+}
+
+#[test]
+fn a_configuration_that_has_changed_since_the_lock_is_held_until_it_is_approved() {
     let site = Site::new(&contained("fx", &["--tools", "1"]));
     site.prints(&["lock", "--yes"]);
-    site.configure(&contained("fx", &["--tools", "2"]));
+    let other = contained("fx", &["--tools", "1"]) + "memory = \"64m\"\nstate = \"/data\"\n";
+    site.configure(&other);
+    is_held(&site, "dummy_0001", "memory: 512m -> 64m; state: nothing -> /data");
+    site.prints(&["approve", "--yes"]);
+    assert_eq!(site.open().text("fx__dummy_0001", json!({})), "dummy_0001");
+    let approved = site.records("server").into_iter().find(|record| record["event"] == "approved").unwrap();
+    assert_eq!(approved["server"], "fx", "{approved}");
+}
+
+#[test]
+fn without_a_lock_the_operator_changes_the_configuration_and_the_pinned_tools_stay() {
+    let site = Site::new(&contained("fx", &["--tools", "1"]));
+    site.prints(&["tools"]);
+    site.configure(&(contained("fx", &["--tools", "2"]) + "memory = \"64m\"\n"));
     let mut serving = site.open();
-    serving.wait_for_tool("fx__dummy_0002");
-    assert_eq!(engine::servers(&site.gateway()), ["fx"], "it had to be asked");
+    assert_eq!(serving.text("fx__dummy_0001", json!({})), "dummy_0001");
+    assert!(serving.failure("fx__dummy_0002", json!({})).contains("is new since approval"));
+    let told = site.records("server").into_iter().filter(|record| record["event"] == "changed");
+    let told: Vec<String> = told.map(|record| record["reason"].as_str().unwrap().to_owned()).collect();
+    assert!(told.iter().any(|reason| reason.contains("memory: 512m -> 64m")), "{told:?}");
+}
+
+#[test]
+fn where_approval_is_explicit_nothing_runs_that_nobody_has_approved() {
+    let explicit = "[gateway]\napproval = \"explicit\"\n";
+    let site = Site::new(&(explicit.to_owned() + &contained("fx", &["--tools", "1"])));
+    let mut serving = site.open();
+    assert_eq!(serving.tools(), [""; 0]);
+    let told = serving.failure("fx__dummy_0001", json!({}));
+    assert_eq!(told, "server fx is not approved; run: bulkhead approve fx");
+    assert_eq!(site.server("fx")["state"], "unapproved");
+    assert_eq!(engine::servers(&site.gateway()), [""; 0]);
+    assert!(serving.close().status.success());
+    site.prints(&["approve", "--yes"]);
+    assert!(site.path("bulkhead.lock").exists());
+    assert_eq!(site.open().text("fx__dummy_0001", json!({})), "dummy_0001");
 }
 
 #[test]
@@ -195,12 +259,29 @@ fn a_package_that_is_not_locked_does_not_run_and_says_what_to_do() {
     let site = Site::new("[servers.time]\npackage = \"uvx:mcp-server-time\"\n");
     let mut serving = site.open();
     assert_eq!(serving.tools(), [""; 0]);
-    let failure = serving.failure("time__now", json!({}));
-    assert!(failure.contains("it is not locked; run: bulkhead lock time"), "{failure}");
+    let told = "server time is not locked; run: bulkhead lock time";
+    assert_eq!(serving.failure("time__now", json!({})), told);
     let shown = site.server("time");
-    assert_eq!((&shown["state"], &shown["reason"]), (&json!("unapproved"), &json!("run: bulkhead lock time")));
+    assert_eq!((&shown["state"], &shown["reason"]), (&json!("unapproved"), &json!(told)));
     assert_eq!(engine::servers(&site.gateway()), [""; 0]);
-    assert_eq!(site.run(&["call", "time", "now"]).code, Some(5));
+    assert_eq!(site.run(&["call", "time", "now"]).code, Some(3));
+    assert!(site.run(&["approve", "time"]).stderr.contains("run: bulkhead lock time"));
+}
+
+#[test]
+fn what_is_approved_is_in_force_in_a_gateway_that_runs() {
+    let site = with_own_server();
+    site.prints(&["lock", "--yes"]);
+    with_own_copy(&site, |source| source.replace("Answers after that time.", "Answers after that times."));
+    let mut serving = site.open();
+    assert_eq!(serving.text("fx__echo", json!({})), "{}");
+    assert!(serving.failure("fx__sleep", json!({"ms": 1})).contains("has changed since approval"));
+    let shown = site.prints(&["approve", "--yes"]);
+    assert!(shown.contains("fx") && shown.contains("sleep"), "{shown}");
+    serving.notification("notifications/tools/list_changed");
+    serving.wait_for_tool("fx__sleep");
+    assert_eq!(serving.text("fx__sleep", json!({"ms": 1})), "slept 1 ms");
+    assert!(site.prints(&["approve"]).contains("nothing has changed"));
 }
 
 #[test]
@@ -211,7 +292,7 @@ fn a_lock_that_was_edited_or_is_of_another_kind_is_refused() {
     let good = std::fs::read_to_string(&path).unwrap();
     for bad in [
         good.replace("Answers after that time.", "Answers at once."),
-        good.replacen("\"version\": 1", "\"version\": 99", 1),
+        good.replacen("\"version\": 2", "\"version\": 99", 1),
         good[..good.len() / 2].to_owned(),
         "{}".to_owned(),
         String::new(),

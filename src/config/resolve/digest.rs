@@ -15,6 +15,7 @@ pub(super) fn digest(server: &Server, run: &[(&'static str, Vec<String>)], env: 
         run: _,
         env: _,
         digest: _,
+        settings: _,
         disabled: _,
         lacks: _,
         // Who may call what, how often and for how long is decided anew with every call; it changes nothing of what runs.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::fault::quoted;
 use crate::config::quantity;
 use crate::config::reader::Reader;
-use crate::config::{Arguments, Audit, Gateway, Names, Start, StdioFront, Sync};
+use crate::config::{Approval, Arguments, Audit, Gateway, Names, Start, StdioFront, Sync};
 use crate::name::Role;
 
 /// `[gateway]`, and the default it sets for servers.
@@ -18,7 +18,12 @@ pub(super) struct GatewayTable {
 /// `[gateway]`.
 pub(super) fn gateway(table: Option<Reader<'_>>) -> GatewayTable {
     let mut found = GatewayTable {
-        gateway: Gateway { name: "bulkhead".to_owned(), names: Names::Prefixed, start: Start::OnDemand },
+        gateway: Gateway {
+            name: "bulkhead".to_owned(),
+            names: Names::Prefixed,
+            start: Start::OnDemand,
+            approval: Approval::FirstUse,
+        },
         idle_stop: Duration::from_secs(600),
     };
     let Some(mut table) = table else { return found };
@@ -28,9 +33,8 @@ pub(super) fn gateway(table: Option<Reader<'_>>) -> GatewayTable {
     set(&mut gateway.names, table.get("names").and_then(|f| f.choice(&names)));
     let starts = [("on-demand", Start::OnDemand), ("eager", Start::Eager)];
     set(&mut gateway.start, table.get("start").and_then(|f| f.choice(&starts)));
-    if let Some(field) = table.get("approval") {
-        field.only("first-use", &["explicit"]);
-    }
+    let approvals = [("first-use", Approval::FirstUse), ("explicit", Approval::Explicit)];
+    set(&mut gateway.approval, table.get("approval").and_then(|f| f.choice(&approvals)));
     set(&mut found.idle_stop, table.get("idle_stop").and_then(|f| f.parse(quantity::duration)));
     table.finish();
     found

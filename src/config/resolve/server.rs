@@ -1,5 +1,6 @@
 //! One entry of `[servers]`. Knows nothing of the other entries.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::env::Environment;
@@ -12,7 +13,7 @@ use crate::name::{Role, ServerName};
 use super::gateway::{role, set};
 use super::run::{Launch, launch};
 use super::texts::Texts;
-use super::{compartment, digest, environment, limits, tools};
+use super::{compartment, digest, environment, limits, settings, tools};
 
 /// Every key of a server, for those who must tell them from keys of other clients.
 pub(in crate::config) const KEYS: [&str; 35] = [
@@ -130,8 +131,10 @@ pub(super) fn server(name: Option<ServerName>, mut r: Reader<'_>, around: &Surro
         idle_stop: times.idle_stop,
         max_result,
         digest: String::new(),
+        settings: BTreeMap::new(),
     };
     server.digest = digest::digest(&server, &written, &variables.written);
+    server.settings = settings::settings(&server, &written, &variables.written);
     Some(server)
 }
 

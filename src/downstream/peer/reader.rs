@@ -59,7 +59,9 @@ impl Peer {
             Kind::Request { id, method, .. } => self.request(&id, &method),
             Kind::Notification { method, params } => match method.as_ref() {
                 "notifications/progress" => self.progress(params.map(|p| p.get())).await,
-                "notifications/tools/list_changed" => self.changed.notify_one(),
+                "notifications/tools/list_changed"
+                | "notifications/prompts/list_changed"
+                | "notifications/resources/list_changed" => self.changed.notify_one(),
                 _ => self.stray(),
             },
         }

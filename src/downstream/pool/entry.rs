@@ -10,12 +10,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Run, Server};
+use crate::config::{Approval, Server};
 use crate::error::{Class, Fault};
 use crate::route::Listing;
+use crate::route::lock::LockedServer;
 
 use super::super::instance::Instance;
 use super::super::trouble::Trouble;
+use super::approved::{Held, Standing};
 use super::{Basis, lock};
 
 /// One server.
@@ -24,8 +26,10 @@ pub struct Entry {
     pub server: Arc<Server>,
     /// The image that was locked or baked for this very configuration.
     pub image: Option<String>,
-    /// Whether there is a lock that does not count, since the configuration has changed.
-    pub(super) stale: bool,
+    /// Why nothing of it may run before somebody has approved it, if so.
+    pub(super) held: Option<Held>,
+    /// What was pinned at its first use, where that is what it is held against.
+    pub(super) pinned: Mutex<Option<Arc<LockedServer>>>,
     pub(super) stock: Arc<Stock>,
 }
 
@@ -114,8 +118,13 @@ impl Offer {
         self.settle()
     }
 
+    /// Whether nothing is known yet that a listing could be held against.
+    pub(super) fn is_first(&self) -> bool {
+        self.approved.is_none()
+    }
+
     /// Puts in another approved one, where there is one; what was pinned stays otherwise.
-    fn approve(&mut self, approved: Option<Arc<Listing>>) {
+    pub(super) fn approve(&mut self, approved: Option<Arc<Listing>>) {
         if approved.is_some() {
             self.approved = approved;
             self.settle();
@@ -195,19 +204,15 @@ impl Stock {
 // === impl Entry ===
 
 impl Entry {
-    pub(super) fn new(server: &Server, basis: Basis<'_>) -> Self {
-        let name = server.name.as_str();
-        let (image, approved, stale) = match basis {
-            Basis::Images(images) => (images.get(name).cloned(), None, false),
-            Basis::Lock(lock) => {
-                let named = lock.and_then(|l| l.servers.get(name));
-                let locked = named.filter(|l| l.config == server.digest);
-                let definitions = locked.map(|l| l.tools.iter().map(|t| t.definition.get().to_owned()).collect());
-                let approved = definitions.map(|all| Arc::new(Listing::of(all, None)));
-                (locked.and_then(|l| l.image.clone()), approved, named.is_some() && locked.is_none())
-            }
-        };
-        Entry { stock: Stock::new(server.idle_stop, approved), server: Arc::new(server.clone()), image, stale }
+    pub(super) fn new(server: &Server, approval: Approval, basis: Basis<'_>) -> Self {
+        let standing = Standing::of(server, approval, basis);
+        Entry {
+            stock: Stock::new(server.idle_stop, standing.approved),
+            server: Arc::new(server.clone()),
+            image: standing.image,
+            held: standing.held,
+            pinned: Mutex::new(standing.pinned),
+        }
     }
 
     /// The same server as before under another configuration, where its instances are this one's, too. What was approved
@@ -223,7 +228,7 @@ impl Entry {
     /// Another server in the place of one: until it has said itself what it offers, it is taken to offer the same, so that
     /// a list does not flicker with each change.
     pub(super) fn instead_of(self, before: &Entry) -> Self {
-        let may_run = self.server.disabled.is_none() && !self.needs_lock();
+        let may_run = self.server.disabled.is_none() && self.held.is_none();
         if may_run && !self.is_listed() {
             lock(&self.stock.offer).served = before.listing();
         }
@@ -236,9 +241,14 @@ impl Entry {
         *lock(&self.stock.idle_stop) = self.server.idle_stop;
     }
 
-    /// Whether nothing can run before somebody has locked it.
-    pub(super) fn needs_lock(&self) -> bool {
-        matches!(self.server.run, Run::Package(_)) && self.image.is_none()
+    /// The image that it has to have, if there is one: another one under the same reference is not it.
+    pub(super) fn approved_image(&self) -> Option<String> {
+        let pinned = || {
+            let pinned = lock(&self.pinned).clone()?;
+            let same = pinned.settings.get("image") == self.server.settings.get("image");
+            pinned.image.clone().filter(|_| same)
+        };
+        self.image.clone().or_else(pinned)
     }
 
     /// What it offers now, if that is known.

@@ -58,7 +58,7 @@ struct Leaver {
 impl Roster {
     /// The servers of a configuration, none of which has run.
     pub(super) fn new(config: Arc<Config>, basis: Basis<'_>) -> Self {
-        let entries = config.servers.iter().map(|s| Arc::new(Entry::new(s, basis))).collect();
+        let entries = config.servers.iter().map(|s| Arc::new(Entry::new(s, config.gateway.approval, basis))).collect();
         Roster { config, entries }
     }
 
@@ -81,7 +81,7 @@ impl Pool {
         let (mut entries, mut going_on) = (Vec::new(), Vec::new());
         for server in &config.servers {
             let name = server.name.as_str().to_owned();
-            let fresh = Entry::new(server, basis);
+            let fresh = Entry::new(server, config.gateway.approval, basis);
             let Some(before) = now.entry(&name) else {
                 changes.added.push(name);
                 entries.push(Arc::new(fresh));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Class;
 use crate::name::Principal;
+use crate::route::Listing;
 
 use super::super::handshake;
 use super::super::instance::Instance;
@@ -69,8 +70,8 @@ impl Pool {
                 match fault.class {
                     Class::Engine => ENGINE_PAUSE,
                     // A refusal or a missing lock is mended by the operator, not by trying again.
-                    Class::Isolation => return,
-                    _ if trouble.failures() >= PARKED || entry.needs_lock() => return,
+                    Class::Isolation | Class::Unapproved => return,
+                    _ if trouble.failures() >= PARKED || entry.held.is_some() => return,
                     _ => trouble.barred(Instant::now()).map_or(Duration::from_secs(1), |(_, left)| left),
                 }
             };
@@ -82,14 +83,14 @@ impl Pool {
         }
     }
 
-    /// Lists the tools anew after the server said that they have changed.
+    /// Lists anew what it offers after the server said that it has changed.
     pub(super) async fn learn_again(&self, entry: &Arc<Entry>, instance: &Arc<Instance>) {
         // Servers tell each change by itself; one list serves all that come within this time.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let deadline = Instant::now() + entry.server.start_timeout;
-        match handshake::list_tools(&instance.peer, &instance.greeting, deadline).await {
-            Ok(listed) => self.offer(entry, listed),
-            Err(fault) => tracing::warn!(server = %entry.server.name, "its changed tools cannot be listed: {fault}"),
+        match handshake::list(&instance.peer, &instance.greeting, deadline).await {
+            Ok(told) => self.offer(entry, Listing::of(told)),
+            Err(fault) => tracing::warn!(server = %entry.server.name, "what it offers now cannot be listed: {fault}"),
         }
     }
 }

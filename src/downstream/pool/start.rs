@@ -14,11 +14,10 @@ use crate::egress::allowance::Allowance;
 use crate::egress::resolve::System;
 use crate::egress::{Egress, Policy};
 use crate::error::{Class, Fault};
-use crate::route::Listing;
 
 use super::super::budget::Share;
 use super::super::guarded::{self, Held, Way};
-use super::super::handshake::{self, Listed};
+use super::super::handshake;
 use super::super::instance::{Confinement, Instance, Next};
 use super::super::link::{Ending, Link};
 use super::super::peer::{Limits, Peer};
@@ -111,8 +110,8 @@ impl Pool {
         let peer = Peer::new(server.name.clone(), link, limits, self.redactor.clone());
         let opened = async {
             let greeting = handshake::greet(&peer, &server.name, deadline).await?;
-            let listed = handshake::list_tools(&peer, &greeting, deadline).await?;
-            Ok((greeting, listed))
+            let told = handshake::list(&peer, &greeting, deadline).await?;
+            Ok((greeting, told))
         };
         let opened = tokio::select! {
             opened = opened => opened,
@@ -120,8 +119,8 @@ impl Pool {
             () = entry.stock.left() => Err(entry.gone()),
         };
         match opened {
-            Ok((greeting, listed)) => {
-                self.offer(entry, listed);
+            Ok((greeting, told)) => {
+                self.meet(entry, &greeting, confinement.image.clone(), told).await;
                 let lease = confinement.container.is_some().then_some(lease);
                 Ok(Arc::new(Instance::new(peer, greeting, owner.to_owned(), confinement, way, lease)))
             }
@@ -173,7 +172,7 @@ impl Pool {
                 Ok((confined.link, confinement, way))
             }
             Err(fault) => {
-                if fault.class == Class::Isolation {
+                if matches!(fault.class, Class::Isolation | Class::Unapproved) {
                     let nothing =
                         Confinement { isolation: Isolation::Refused, container: None, image: None, evidence: None };
                     self.record(entry, ServerWord::Refused, &nothing, Some(fault.inward.clone()));
@@ -192,13 +191,16 @@ impl Pool {
     ) -> Result<(Confined, Option<Way>), Fault> {
         let server = &entry.server;
         let reference = match &server.run {
-            Run::Image { reference, .. } => entry.image.as_ref().unwrap_or(reference),
-            Run::Package(_) => entry.image.as_ref().ok_or_else(|| not_locked(entry))?,
+            Run::Image { reference, .. } => reference,
+            Run::Package(_) => entry.image.as_ref().ok_or_else(|| Fault::new(Class::Bug, "it is not locked"))?,
             Run::Unisolated { .. } | Run::Remote { .. } => {
                 return Err(Fault::new(Class::Bug, "this kind of server has no compartment"));
             }
         };
         let image = self.engine.image(reference).await.map_err(|fault| absent(server, reference, fault))?;
+        if let Some(approved) = entry.approved_image().filter(|approved| *approved != image.id) {
+            return Err(moved(server, reference, &approved, &image.id));
+        }
         let principal = owner;
         let owner = self.owner.for_principal(owner);
         match &server.network {
@@ -340,31 +342,7 @@ impl Pool {
         self.record(entry, word, &instance.confinement, Some(reason));
     }
 
-    /// Takes in what a server offers: the first listing is pinned, later ones are held against it.
-    pub(super) fn offer(&self, entry: &Entry, listed: Listed) {
-        let live = Listing::of(listed.tools, listed.warning);
-        let (served, news) = {
-            let mut offer = lock(&entry.stock.offer);
-            let taken = offer.take(live);
-            // Within the lock: whoever sees that it is listed finds it in what is made of all lists, too.
-            if taken.1 {
-                self.changed();
-            }
-            taken
-        };
-        if news {
-            for why in served.withheld.iter().chain(&served.warning) {
-                tracing::warn!(server = %entry.server.name, "{why}");
-            }
-            if !served.withheld.is_empty() {
-                let nothing =
-                    Confinement { isolation: Isolation::NotRunning, container: None, image: None, evidence: None };
-                self.record(entry, ServerWord::Changed, &nothing, Some(served.withheld.join("; ")));
-            }
-        }
-    }
-
-    fn record(&self, entry: &Entry, event: ServerWord, confinement: &Confinement, reason: Option<String>) {
+    pub(super) fn record(&self, entry: &Entry, event: ServerWord, confinement: &Confinement, reason: Option<String>) {
         let event = ServerEvent {
             server: entry.server.name.as_str().to_owned(),
             event,
@@ -427,10 +405,15 @@ fn naming(server: &Server, fault: Fault) -> Fault {
     Fault { class: fault.class, outward: named(fault.outward), inward: named(fault.inward) }
 }
 
-fn not_locked(entry: &Entry) -> Fault {
-    let name = &entry.server.name;
-    let why = if entry.stale { "its configuration has changed since it was locked" } else { "it is not locked" };
-    Fault::new(Class::Unavailable, format!("server {name} cannot start: {why}; run: bulkhead lock {name}"))
+/// What a name stands for may change; what was approved does not.
+fn moved(server: &Server, reference: &str, approved: &str, now: &str) -> Fault {
+    let name = &server.name;
+    let text = format!("server {name} has changed since approval; run: bulkhead approve {name}");
+    let inward = format!(
+        "server {name}: image {reference:?} has become another one since approval ({approved:.19} -> {now:.19}); \
+         run: bulkhead approve {name}"
+    );
+    Fault::new(Class::Unapproved, text).with_inward(inward)
 }
 
 #[cfg(test)]

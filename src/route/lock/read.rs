@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Lock, LockedServer, LockedTool, VERSION};
+use super::{Definition, Kind, Lock, LockedServer, VERSION};
 use crate::error::{Class, Fault};
 
 /// As written.
@@ -28,16 +28,26 @@ struct WrittenServer {
     package_version: Option<String>,
     integrity: Option<String>,
     image: Option<String>,
+    content: Option<String>,
     config: String,
+    settings: Unique<String>,
     revision: String,
     capabilities: Box<RawValue>,
-    tools_hash: String,
-    tools: Vec<WrittenTool>,
+    instructions: Option<String>,
+    offer_hash: String,
+    tools: Vec<WrittenDefinition>,
+    #[serde(default)]
+    prompts: Vec<WrittenDefinition>,
+    #[serde(default)]
+    templates: Vec<WrittenDefinition>,
+    tree_hash: Option<String>,
+    #[serde(default)]
+    tree: Vec<Box<RawValue>>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenTool {
+struct WrittenDefinition {
     name: String,
     hash: String,
     definition: Box<RawValue>,
@@ -75,38 +85,54 @@ pub(super) fn parse(text: &str) -> Result<Lock, String> {
 }
 
 fn check(written: WrittenServer) -> Result<LockedServer, String> {
-    let mut tools = Vec::with_capacity(written.tools.len());
-    for tool in written.tools {
-        let at = format!(".tools.{:?}", tool.name);
-        tools.push(check_tool(tool).map_err(|wrong| format!("{at}: {wrong}"))?);
-    }
     let server = LockedServer {
         kind: written.kind,
         package: written.package,
         version: written.package_version,
         integrity: written.integrity,
         image: written.image,
+        content: written.content,
         config: written.config,
+        settings: written.settings.0,
         revision: written.revision,
         capabilities: written.capabilities,
-        tools,
+        instructions: written.instructions,
+        tools: check_all(Kind::Tool, "tools", written.tools)?,
+        prompts: check_all(Kind::Prompt, "prompts", written.prompts)?,
+        templates: check_all(Kind::Template, "templates", written.templates)?,
+        tree: written.tree,
     };
     server.check().map_err(|wrong| format!(": {wrong}"))?;
-    if server.tools_hash() != written.tools_hash {
-        return Err(": tools_hash does not fit the tools: one was added, taken out or moved by hand".to_owned());
+    if server.offer_hash() != written.offer_hash {
+        return Err(
+            ": offer_hash does not fit what it offers: something was added, taken out or moved by hand".to_owned()
+        );
+    }
+    if written.tree_hash.as_ref().is_some_and(|hash| *hash != server.tree_hash())
+        || written.tree_hash.is_none() != server.tree.is_empty()
+    {
+        return Err(": tree_hash does not fit the tree: it was changed by hand".to_owned());
     }
     Ok(server)
 }
 
-fn check_tool(written: WrittenTool) -> Result<LockedTool, String> {
-    let tool = LockedTool::new(&written.definition).map_err(|e| e.to_string())?;
-    if tool.name != written.name {
-        return Err(format!("the definition is of a tool named {:?}", tool.name));
+fn check_all(kind: Kind, key: &str, all: Vec<WrittenDefinition>) -> Result<Vec<Definition>, String> {
+    let check = |one: WrittenDefinition| {
+        let at = format!(".{key}.{:?}", one.name);
+        check_one(kind, one).map_err(|wrong| format!("{at}: {wrong}"))
+    };
+    all.into_iter().map(check).collect()
+}
+
+fn check_one(kind: Kind, written: WrittenDefinition) -> Result<Definition, String> {
+    let found = Definition::new(kind, &written.definition).map_err(|e| e.to_string())?;
+    if found.name != written.name {
+        return Err(format!("the definition is of a {} named {:?}", kind.word(), found.name));
     }
-    if tool.hash != written.hash {
+    if found.hash != written.hash {
         return Err("the hash does not fit the definition: it was changed by hand".to_owned());
     }
-    Ok(tool)
+    Ok(found)
 }
 
 /// A map that refuses a key that comes twice; the usual one would keep the last.
@@ -131,7 +157,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueVisitor<T> {
         let mut entries = BTreeMap::new();
         while let Some(key) = map.next_key::<String>()? {
             if entries.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("duplicate server {key:?}")));
+                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
             }
             let value = map.next_value()?;
             entries.insert(key, value);

@@ -11,21 +11,19 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-fn tool(definition: &str) -> LockedTool {
-    LockedTool::new(&raw(definition)).unwrap()
+fn tool(definition: &str) -> Definition {
+    Definition::new(Kind::Tool, &raw(definition)).unwrap()
 }
 
 fn server(tools: &[&str]) -> LockedServer {
     LockedServer {
         kind: "image".to_owned(),
-        package: None,
-        version: None,
-        integrity: None,
         image: Some(IMAGE.to_owned()),
         config: "c0".to_owned(),
         revision: "2025-11-25".to_owned(),
         capabilities: raw("{}"),
         tools: tools.iter().map(|text| tool(text)).collect(),
+        ..LockedServer::default()
     }
 }
 
@@ -39,7 +37,13 @@ fn sample() -> Lock {
         package: Some("uvx:mcp-server-time".to_owned()),
         version: Some("2026.10.19".to_owned()),
         integrity: Some("sha256:5c09".to_owned()),
+        content: Some("c0ffee".to_owned()),
+        settings: [("network", "none"), ("memory", "512m")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         capabilities: raw("{ \"tools\":\n {}}"),
+        instructions: Some("say \"when\"\n".to_owned()),
+        prompts: vec![Definition::new(Kind::Prompt, &raw("{\"name\":\"now\"}")).unwrap()],
+        templates: vec![Definition::new(Kind::Template, &raw("{\"uriTemplate\":\"t://{z}\",\"name\":\"z\"}")).unwrap()],
+        tree: vec![raw("{\"name\":\"mcp\",\n\"version\":\"1.0\"}"), raw("{\"name\":\"tzdata\"}")],
         ..server(&[r#"{"name":"now"}"#, ODD])
     };
     let host = LockedServer { kind: "unisolated".to_owned(), image: None, ..server(&[]) };
@@ -60,7 +64,7 @@ fn the_file_is_what_people_review() {
     let read = Lock::parse(golden, "x").unwrap();
     assert_eq!(read.to_text(), golden);
     assert_eq!(read.servers["time"].tool("odd").unwrap().definition.get(), ODD);
-    assert_eq!(Lock::default().to_text(), "{\n  \"version\": 1,\n  \"servers\": {}\n}\n");
+    assert_eq!(Lock::default().to_text(), "{\n  \"version\": 2,\n  \"servers\": {}\n}\n");
     assert_eq!(Lock::parse(&Lock::default().to_text(), "x").unwrap(), Lock::default());
 }
 
@@ -75,7 +79,7 @@ fn a_line_break_between_tokens_is_the_only_thing_that_changes() {
 #[test]
 fn a_definition_without_one_name_is_none() {
     for text in ["{}", "[]", "1", r#"{"name":1}"#, r#"{"name":"a","name":"b"}"#, r#"{"name":"a","n\u0061me":"b"}"#] {
-        assert!(LockedTool::new(&raw(text)).is_err(), "{text}");
+        assert!(Definition::new(Kind::Tool, &raw(text)).is_err(), "{text}");
     }
 }
 
@@ -92,7 +96,15 @@ fn what_was_edited_by_hand_is_refused_with_its_place() {
         edited("\"name\":\"odd\",\"hash\"", "\"name\":\"even\",\"hash\"").contains("tools.\"even\": the definition is")
     );
     let first = text.lines().find(|line| line.contains("\"now\"")).unwrap();
-    assert!(edited(&format!("{first}\n"), "").contains("servers.\"time\": tools_hash does not fit"));
+    assert!(edited(&format!("{first}\n"), "").contains("servers.\"time\": offer_hash does not fit"));
+    let of_tree = "servers.\"time\": tree_hash does not fit";
+    assert!(edited("        {\"name\":\"mcp\", \"version\":\"1.0\"},\n", "").contains(of_tree));
+    assert!(edited("say ", "never say ").contains("offer_hash does not fit"));
+    assert!(edited("\"capabilities\": { \"tools\":", "\"capabilities\": { \"tasks\":").contains("offer_hash"));
+    assert!(
+        edited("t://{z}\",\"hash", "t://{y}\",\"hash")
+            .contains("templates.\"t://{y}\": the definition is of a resource")
+    );
     assert!(edited("sha256:0123", "sha256:012").contains("is no identity of an image"));
     assert!(edited("\"kind\": \"package\"", "\"kind\": \"packet\"").contains("kind \"packet\" is none of"));
     assert!(edited(&format!("      \"image\": \"{IMAGE}\",\n"), "").contains("servers.\"time\": it has no image"));
@@ -104,17 +116,17 @@ fn what_is_unknown_or_twice_is_refused_with_its_line() {
     let text = sample().to_text();
     let edited = |from: &str, to: &str| refused(&text.replacen(from, to, 1));
     for (from, to, says) in [
-        ("\"version\": 1", "\"version\": 2", "version 2 is not one that this program reads"),
-        ("\"version\": 1,", "", "missing field `version`"),
+        ("\"version\": 2", "\"version\": 3", "version 3 is not one that this program reads"),
+        ("\"version\": 2,", "", "missing field `version`"),
         (
-            "\"version\": 1,",
-            "\"version\": 1, \"more\": 1,",
+            "\"version\": 2,",
+            "\"version\": 2, \"more\": 1,",
             "unknown field `more`, expected `version` or `servers` at line 2",
         ),
         ("\"kind\"", "\"kin\"", "unknown field `kin`"),
         ("\"name\":\"now\",", "\"name\":\"now\",\"x\":1,", "unknown field `x`"),
         ("\"config\"", "\"config\": \"\", \"config\"", "duplicate field `config` at line 6"),
-        ("\"time\"", "\"My.Srv (dev)\"", "duplicate server \"My.Srv (dev)\" at line 12"),
+        ("\"time\"", "\"My.Srv (dev)\"", "duplicate key \"My.Srv (dev)\" at line 13"),
         ("\"servers\"", "<<<<<<< ours\n\"servers\"", "at line 3"),
     ] {
         let told = edited(from, to);
@@ -228,6 +240,10 @@ impl Dice {
             image: (self.roll(2) == 0).then(|| IMAGE.to_owned()),
             config: self.text(),
             revision: self.text(),
+            content: self.maybe(),
+            settings: (0..self.roll(3)).map(|at| (format!("{}{at}", self.text()), self.text())).collect(),
+            instructions: self.maybe(),
+            tree: (0..self.roll(3)).map(|_| one_line(&raw(self.json(2).trim()))).collect(),
             capabilities: one_line(&raw(self.json(3).trim())),
             ..server(&tools)
         }

@@ -2,11 +2,12 @@
 //!
 //! Written by hand rather than by a serializer, because the lines matter: a review is a diff of them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
 
-use super::{Lock, LockedServer, LockedTool, VERSION, one_line};
+use super::{Definition, Kind, Lock, LockedServer, VERSION, one_line};
 
 impl Lock {
     /// The text of the file.
@@ -39,26 +40,44 @@ fn members(out: &mut String, server: &LockedServer) {
     text("version", server.version.as_deref());
     text("integrity", server.integrity.as_deref());
     text("image", server.image.as_deref());
+    text("content", server.content.as_deref());
     text("config", Some(&server.config));
-    text("revision", Some(&server.revision));
+    member("settings", &settings(&server.settings));
+    member("revision", &quoted(&server.revision));
     member("capabilities", one_line(&server.capabilities).get());
-    member("tools_hash", &quoted(&server.tools_hash()));
-    member("tools", &tools(&server.tools));
-}
-
-fn tools(tools: &[LockedTool]) -> String {
-    if tools.is_empty() {
-        return "[]".to_owned();
+    if let Some(instructions) = &server.instructions {
+        member("instructions", &quoted(instructions));
     }
-    let lines: Vec<String> = tools.iter().map(tool).collect();
-    format!("[\n{}\n      ]", lines.join(",\n"))
+    member("offer_hash", &quoted(&server.offer_hash()));
+    member("tools", &lines(server.tools.iter().map(definition)));
+    for (key, kind) in [("prompts", Kind::Prompt), ("templates", Kind::Template)] {
+        if !server.definitions(kind).is_empty() {
+            member(key, &lines(server.definitions(kind).iter().map(definition)));
+        }
+    }
+    if !server.tree.is_empty() {
+        member("tree_hash", &quoted(&server.tree_hash()));
+        member("tree", &lines(server.tree.iter().map(|package| one_line(package).get().to_owned())));
+    }
 }
 
-/// One line, whatever is in it.
-fn tool(tool: &LockedTool) -> String {
-    let definition: &RawValue = &tool.definition;
-    let (name, hash) = (quoted(&tool.name), quoted(&tool.hash));
-    format!("        {{\"name\":{name},\"hash\":{hash},\"definition\":{}}}", definition.get())
+/// One setting a line.
+fn settings(settings: &BTreeMap<String, String>) -> String {
+    let lines: Vec<String> =
+        settings.iter().map(|(key, value)| format!("        {}: {}", quoted(key), quoted(value))).collect();
+    if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n      }}", lines.join(",\n")) }
+}
+
+/// One item a line, whatever is in it.
+fn lines(items: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = items.map(|item| format!("        {item}")).collect();
+    if lines.is_empty() { "[]".to_owned() } else { format!("[\n{}\n      ]", lines.join(",\n")) }
+}
+
+fn definition(one: &Definition) -> String {
+    let definition: &RawValue = &one.definition;
+    let (name, hash) = (quoted(&one.name), quoted(&one.hash));
+    format!("{{\"name\":{name},\"hash\":{hash},\"definition\":{}}}", definition.get())
 }
 
 fn quoted(text: &str) -> String {

@@ -20,7 +20,6 @@ fn what_the_contract_has_and_this_version_has_not_is_refused_by_its_full_name() 
         ("[audit]\narguments = \"redacted\"", "audit.arguments = \"redacted\""),
         ("[audit]\narguments = \"full\"", "audit.arguments = \"full\""),
         ("[policy]\nfiles = []", "policy.files"),
-        ("[gateway]\napproval = \"explicit\"", "gateway.approval = \"explicit\""),
     ] {
         let said = toml_faults(text);
         assert!(said.ends_with(&format!(": not yet supported: {name}")) && said.lines().count() == 1, "{said}");

@@ -1,0 +1,96 @@
+//! `bulkhead approve`: look at servers anew, show what has changed since somebody approved them, and accept it.
+//!
+//! Nothing is resolved or updated: what runs is what was baked, or what the image is called now. A server that is in the
+//! lock is approved there; one that is pinned since its first use, there.
+
+use std::collections::BTreeMap;
+
+use crate::app::{Options, configuration, lock_path, pins, shown};
+use crate::compartment::Engine;
+use crate::config::env::{Environment, engine_candidates};
+use crate::config::{Approval, Run, Server};
+use crate::error::{Class, Exit, Fault};
+use crate::route::lock::{Lock, LockedServer};
+
+use super::lock::accept::{Accepted, Offered};
+use super::lock::chosen;
+use super::lock::survey::{Sources, survey};
+use super::print;
+
+/// What `bulkhead approve` takes.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only these servers; otherwise all that were approved before, or have to be
+    #[arg(value_name = "SERVER")]
+    servers: Vec<String>,
+    /// Accept without asking
+    #[arg(long)]
+    yes: bool,
+    /// Show all of every difference
+    #[arg(long)]
+    full: bool,
+}
+
+/// Approves servers. Those that fail leave the others done, and the exit code says that something failed.
+pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) -> Result<Exit, Fault> {
+    let config = configuration(&options, env)?;
+    let path = lock_path(&config);
+    let lock = Lock::read(&path)?.unwrap_or_default();
+    let pins = pins(&options, env, &config)?;
+    let pinned = pins.all();
+    let explicit = config.gateway.approval == Approval::Explicit;
+    let known = |server: &Server| {
+        let name = server.name.as_str();
+        lock.servers.contains_key(name) || pinned.servers.contains_key(name) || explicit
+    };
+    let mut chosen = chosen(&config, &arguments.servers)?;
+    chosen.retain(|server| !arguments.servers.is_empty() || known(server));
+    let unbaked =
+        |server: &&Server| matches!(server.run, Run::Package(_)) && !lock.servers.contains_key(server.name.as_str());
+    if let Some(server) = chosen.iter().find(unbaked) {
+        let name = &server.name;
+        return Err(Fault::new(Class::Usage, format!("server {name} is not locked yet; run: bulkhead lock {name}")));
+    }
+    if chosen.is_empty() {
+        print::line("nothing was approved before, so nothing can have changed; to pin all servers: bulkhead lock");
+        return Ok(Exit::Fine);
+    }
+    let engine = Engine::new(engine_candidates(env));
+    let sources = Sources { lock: &lock, update: false };
+    let survey = survey(&options, env, &config, &chosen, sources, &engine).await?;
+    for (name, fault) in &survey.failed {
+        tracing::error!(server = %name, "not approved: {}", fault.inward);
+    }
+    let failed = survey.failed.values().next().map_or(Exit::Fine, |first: &Fault| first.class.exit());
+    let mut before = pinned.clone();
+    before.servers.extend(lock.servers.clone());
+    let changed = |(name, now): &(&String, &LockedServer)| before.servers.get(*name) != Some(*now);
+    let news: BTreeMap<String, LockedServer> =
+        survey.found.iter().filter(changed).map(|(n, s)| (n.clone(), s.clone())).collect();
+    if news.is_empty() {
+        if !survey.found.is_empty() {
+            print::line("nothing has changed since approval");
+        }
+        return Ok(failed);
+    }
+    let offered = Offered { before: &before, now: &news, full: arguments.full };
+    offered.show(env);
+    let Accepted(names) = offered.ask(arguments.yes, "approve it")?;
+    offered.record(&options, env, &config, &names).await?;
+    let mut next = lock.clone();
+    for name in &names {
+        let Some(now) = news.get(name) else { continue };
+        // What nobody has locked stays pinned, so that a lock appears only where somebody has asked for one.
+        if lock.servers.contains_key(name) || explicit {
+            next.servers.insert(name.clone(), now.clone());
+        } else {
+            pins.replace(name, now.clone())?;
+        }
+    }
+    if next != lock {
+        next.write(&path)?;
+    }
+    let place = if next == lock { "what is pinned".to_owned() } else { shown(&path) };
+    print::line(&format!("{} approved in {place}", names.iter().cloned().collect::<Vec<_>>().join(", ")));
+    Ok(failed)
+}
