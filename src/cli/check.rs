@@ -5,7 +5,7 @@ use std::sync::Arc;
 use comfy_table::{Cell, Color};
 use serde::Serialize;
 
-use crate::app::{Options, configuration, shown};
+use crate::app::{Options, configuration, pins, shown};
 use crate::audit::{Audit, query};
 use crate::compartment::canary::Attempt;
 use crate::compartment::{self, Engine, Owner};
@@ -97,7 +97,10 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
         findings.push(isolation::untried());
     }
     if let Some(config) = &config {
-        servers::look(&engine, answers, config, &mut findings).await;
+        match pins(&options, env, config) {
+            Ok(pins) => servers::look(&engine, answers, config, &pins, &mut findings).await,
+            Err(fault) => findings.push(Finding::wrong("pins", fault.inward, "move the file away", Exit::Usage)),
+        }
         findings.push(look_at_audit(&state.join(&config.audit.path)));
     }
     if let Some(config) = &config {

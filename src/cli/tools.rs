@@ -1,12 +1,10 @@
 //! `bulkhead tools`: what a role sees.
 
-use std::sync::Arc;
-
 use comfy_table::ColumnConstraint;
 
 use crate::app::{App, Options};
 use crate::config::env::Environment;
-use crate::downstream::pool::Entry;
+use crate::downstream::pool::State;
 use crate::error::{Exit, Fault};
 use crate::flow::Caller;
 use crate::name::Role;
@@ -59,10 +57,14 @@ fn show(app: &App, caller: &Caller, json: bool) {
         names.set_constraint(ColumnConstraint::ContentWidth);
     }
     print::line(&table.trim_fmt());
-    let untold = |entry: &&Arc<Entry>| now.may_know(caller, entry) && entry.listing().is_none();
-    for entry in now.roster.entries.iter().filter(untold) {
+    for entry in now.roster.entries.iter().filter(|entry| now.may_know(caller, entry)) {
         let (state, reason) = gateway.pool.state(entry);
-        let (name, state) = (&entry.server.name, state.word());
-        tracing::warn!("server {name} is {state} and has no tools to show: {}", reason.unwrap_or_default());
+        let name = &entry.server.name;
+        if entry.listing().is_none() {
+            let state = state.word();
+            tracing::warn!("server {name} is {state} and has no tools to show: {}", reason.unwrap_or_default());
+        } else if state == State::Changed {
+            tracing::warn!("server {name} has changed: {}", reason.unwrap_or_default());
+        }
     }
 }

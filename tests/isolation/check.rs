@@ -233,7 +233,7 @@ async fn a_probe_of_another_version() {
     remove_volume(&format!("bulkhead-probe-{:.12}", other.trim_start_matches("sha256:"))).await;
 }
 
-/// What was locked runs, whatever its name has become; that it has become something else is told.
+/// What was locked is all that runs: that its name stands for something else by now is told.
 #[tokio::test]
 async fn an_image_whose_name_stands_for_another_one_now() {
     let docker = docker().await;
@@ -256,10 +256,10 @@ async fn an_image_whose_name_stands_for_another_one_now() {
     let found: Value = serde_json::from_str(&text).unwrap();
     let checked = Checked { code: None, findings: found["findings"].as_array().unwrap().clone(), attempts: 0 };
     let finding = checked.on("server x");
-    assert_eq!((&finding["fine"], &finding["grade"]), (&json!(true), &json!("note")), "{finding}");
-    assert!(finding["says"].as_str().unwrap().contains("has become sha256:"), "{finding}");
-    assert_eq!(finding["mend"], "to take the new one, run: bulkhead lock x");
+    assert_eq!((&finding["fine"], &finding["grade"]), (&json!(false), &json!("wrong")), "{finding}");
+    assert!(finding["says"].as_str().unwrap().contains("when it was approved, and is sha256:"), "{finding}");
+    assert_eq!(finding["mend"], "run: bulkhead approve x");
     // What people read fits a terminal, and says the same.
     assert!(plain.lines().all(|line| line.chars().count() <= 80), "{plain}");
-    assert!(plain.contains("note") && plain.contains("isolation"), "{plain}");
+    assert!(plain.contains("wrong") && plain.contains("isolation"), "{plain}");
 }

@@ -4,8 +4,10 @@ use crate::app::lock_path;
 use crate::compartment::fence::FENCE_IMAGE;
 use crate::compartment::guard::GUARD_IMAGE;
 use crate::compartment::{Engine, dedicated};
-use crate::config::{Config, Network, Run, Server};
+use crate::config::{Approval, Config, Network, Run, Server};
+use crate::downstream::pool::differences;
 use crate::error::Exit;
+use crate::route::lock::pins::Pins;
 use crate::route::lock::{Lock, LockedServer};
 
 use super::{Finding, loopback};
@@ -26,19 +28,26 @@ pub(super) async fn images(engine: &Engine, config: Option<&Config>, findings: &
 }
 
 /// Looks at every server of the configuration.
-pub(super) async fn look(engine: &Engine, answers: bool, config: &Config, findings: &mut Vec<Finding>) {
+pub(super) async fn look(engine: &Engine, answers: bool, config: &Config, pins: &Pins, findings: &mut Vec<Finding>) {
     let lock = match Lock::read(&lock_path(config)) {
         Ok(lock) => lock.unwrap_or_default(),
         Err(fault) => {
-            findings.push(Finding::wrong("lock", fault.inward, "run: bulkhead lock", Exit::Usage));
+            let mend = "take the file that was approved, or move this one away and run: bulkhead lock";
+            findings.push(Finding::wrong("lock", fault.inward, mend, Exit::Usage));
             return;
         }
     };
     for server in &config.servers {
         let locked = lock.servers.get(server.name.as_str());
-        findings.extend(look_at(engine, answers, config, server, locked).await);
+        let pinned = pins.get(server.name.as_str()).filter(|_| locked.is_none());
+        findings.extend(look_at(engine, answers, config, server, locked.or(pinned.as_ref()), locked.is_some()).await);
         findings.extend(loopback::look_at(server));
         findings.extend(on_a_bridge(server));
+    }
+    for name in lock.servers.keys().filter(|name| config.server(name).is_none()) {
+        let says = "is in the lock, and not in the configuration";
+        let mend = "to take it out, run: bulkhead lock".to_owned();
+        findings.push(Finding::note(format!("server {name}"), says, Some(mend)));
     }
 }
 
@@ -51,12 +60,14 @@ fn on_a_bridge(server: &Server) -> Option<Finding> {
     has.then(|| Finding::note(format!("server {}", server.name), says, None))
 }
 
+/// Looks at one server; `known` is what was approved of it, in the lock or else since its first use.
 async fn look_at(
     engine: &Engine,
     answers: bool,
     config: &Config,
     server: &Server,
-    locked: Option<&LockedServer>,
+    known: Option<&LockedServer>,
+    locked: bool,
 ) -> Option<Finding> {
     let name = server.name.as_str();
     let what = format!("server {name}");
@@ -64,20 +75,26 @@ async fn look_at(
         return Some(Finding::wrong(what, format!("disabled: {why}"), "give what is missing", Exit::Usage));
     }
     let lock = format!("run: bulkhead lock {name}");
-    let current = locked.filter(|locked| locked.config == server.digest);
-    let approved = current.and_then(|locked| locked.image.as_ref());
+    let approve = format!("run: bulkhead approve {name}");
+    let package = matches!(server.run, Run::Package(_));
+    if known.is_none() && package {
+        return Some(Finding::wrong(what, "not locked", lock, Exit::Unknown));
+    }
+    if known.is_none() && config.gateway.approval == Approval::Explicit {
+        return Some(Finding::wrong(what, "nobody has approved it", approve, Exit::Unknown));
+    }
+    if let Some(known) = known.filter(|known| locked && known.config != server.digest) {
+        let differs = differences(&known.settings, &server.settings);
+        let says = format!("its configuration has changed since it was approved ({differs})");
+        return Some(Finding::wrong(what, says, approve, Exit::Unknown));
+    }
     let (reference, tag) = match &server.run {
         Run::Unisolated { reason, .. } => {
             let says = format!("runs on the host, unisolated: {}", reason.as_str());
             return Some(Finding::note(what, says, None));
         }
-        Run::Package(_) if current.is_none() => {
-            let says =
-                if locked.is_some() { "its configuration has changed since it was locked" } else { "not locked" };
-            return Some(Finding::wrong(what, says, lock, Exit::Unavailable));
-        }
-        Run::Image { reference, .. } => (approved.unwrap_or(reference), Some(reference)),
-        Run::Package(_) | Run::Remote { .. } => (approved?, None),
+        Run::Image { reference, .. } => (reference, Some(reference)),
+        Run::Package(_) | Run::Remote { .. } => (known?.image.as_ref()?, None),
     };
     if !answers {
         return None;
@@ -85,20 +102,15 @@ async fn look_at(
     let image = match engine.image(reference).await {
         Ok(image) => image,
         Err(fault) => {
-            let mend = match tag {
-                Some(tag) => format!("{}, then: bulkhead lock {name}", how_to_get(tag, config)),
-                None => lock,
-            };
+            let mend = tag.map_or(lock, |tag| how_to_get(tag, config));
             return Some(Finding::wrong(what, fault.inward, mend, Exit::Isolation));
         }
     };
     // What a name stands for may change; what was approved does not.
-    if let (Some(tag), Some(approved)) = (tag, approved)
-        && let Ok(now) = engine.image(tag).await
-        && now.id != image.id
-    {
-        let says = format!("runs {:.19} as locked; {tag} has become {:.19} since", approved, now.id);
-        return Some(Finding::note(what, says, Some(format!("to take the new one, {lock}"))));
+    let same = known.is_some_and(|known| locked || known.settings.get("image") == server.settings.get("image"));
+    if let Some(approved) = known.and_then(|known| known.image.as_ref()).filter(|id| same && **id != image.id) {
+        let says = format!("{reference} was {approved:.19} when it was approved, and is {:.19} now", image.id);
+        return Some(Finding::wrong(what, says, approve, Exit::Unknown));
     }
     Some(Finding::fine(what, format!("image {:.19}", image.id)))
 }

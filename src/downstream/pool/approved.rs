@@ -109,7 +109,7 @@ impl Standing {
 }
 
 /// What differs between two entries, in words.
-pub(super) fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> String {
+pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> String {
     let mut keys: Vec<&String> = before.keys().chain(now.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
