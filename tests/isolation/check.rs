@@ -218,7 +218,7 @@ async fn containers_of_a_gateway_that_is_gone() {
 #[tokio::test]
 async fn an_image_that_is_not_there() {
     let checked = check_with("[servers.x]\nimage = \"bulkhead/no-such-image\"\n", &real()).await;
-    checked.is_wrong("server x", "is not on the engine", "build or pull bulkhead/no-such-image, then: bulkhead lock x");
+    checked.is_wrong("server x", "is not on the engine", "build or pull bulkhead/no-such-image");
 }
 
 /// An engine that has another image where ours is to be: with no canary in it, and with no probe.

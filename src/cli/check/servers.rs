@@ -102,7 +102,12 @@ async fn look_at(
     let image = match engine.image(reference).await {
         Ok(image) => image,
         Err(fault) => {
-            let mend = tag.map_or(lock, |tag| how_to_get(tag, config));
+            let mend = match (tag, known) {
+                (Some(tag), None) => how_to_get(tag, config),
+                // Made anew it is another one, whatever is in it.
+                (Some(tag), Some(_)) => format!("{}, then: bulkhead approve {name}", how_to_get(tag, config)),
+                (None, _) => lock,
+            };
             return Some(Finding::wrong(what, fault.inward, mend, Exit::Isolation));
         }
     };
