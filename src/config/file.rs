@@ -11,9 +11,12 @@ use super::fault::{Place, Sink};
 mod json;
 mod lines;
 mod open;
+mod replace;
 mod toml;
 
+pub use json::OPTIONS as JSON;
 pub use open::read_trusted;
+pub use replace::{Rights, create, replace, replace_if};
 
 /// A value and where it begins.
 #[derive(Clone, PartialEq)]
@@ -91,6 +94,11 @@ pub(super) fn parse(text: &str, syntax: Syntax, sink: &Sink) -> Option<Table> {
         Syntax::Toml => toml::parse(text, sink),
         Syntax::Json => json::parse(text, sink),
     }
+}
+
+/// The place of a byte of a text.
+pub fn place(text: &str, byte: usize) -> Place {
+    lines::Lines::of(text).place(byte)
 }
 
 impl Table {

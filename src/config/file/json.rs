@@ -9,7 +9,7 @@ use super::{Entry, Node, Table, Value};
 use crate::config::fault::Sink;
 
 /// Comments and trailing commas are what editors write; nothing else is let through that is not JSON.
-const OPTIONS: ParseOptions = ParseOptions {
+pub const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
     allow_loose_object_property_names: false,
