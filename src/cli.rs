@@ -15,6 +15,7 @@ pub mod audit;
 pub mod call;
 pub mod check;
 pub mod image;
+pub mod install;
 pub mod lock;
 pub mod print;
 pub mod progress;
@@ -61,6 +62,10 @@ pub enum Command {
     Check(check::Arguments),
     /// Verify or show the audit
     Audit(audit::Arguments),
+    /// Put the one entry into a client's own configuration, with a backup
+    Install(install::Arguments),
+    /// Take the entry out of a client's own configuration, with a backup
+    Uninstall(install::Removal),
     /// Build images of their own for servers
     Image(image::Arguments),
     /// Remove what gateways that are gone left behind
@@ -83,6 +88,8 @@ pub async fn run(cli: Cli, env: Arc<dyn Environment + Send + Sync>) -> Result<Ex
         Command::Status(arguments) => status::run(&options, &*env, &arguments).await,
         Command::Check(arguments) => check::run(options, &*env, arguments).await,
         Command::Audit(arguments) => audit::run(&options, &*env, &arguments),
+        Command::Install(arguments) => install::run(&options, &*env, &arguments),
+        Command::Uninstall(arguments) => install::remove(&*env, &arguments),
         Command::Image(arguments) => image::run(options, &*env, arguments).await,
         Command::Reap(arguments) => reap::run(&*env, &arguments).await,
     }

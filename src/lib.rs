@@ -11,12 +11,14 @@
 //! 7. [`audit`] records the outcome, and the answer goes back the same way.
 //!
 //! [`flow`] is that list as one function. [`wire`] and [`protocol`] are the languages spoken on both sides, [`config`] is
-//! what the operator asked for, [`app`] wires everything up, and [`cli`] holds one file a command.
+//! what the operator asked for, [`clients`] where clients name us, [`app`] wires everything up, and [`cli`] holds one file a
+//! command.
 
 pub mod app;
 pub mod audit;
 pub mod cli;
 pub mod client;
+pub mod clients;
 pub mod compartment;
 pub mod config;
 pub mod downstream;

@@ -96,7 +96,7 @@ pub fn state_dir(flag: Option<&Path>, env: &dyn Environment) -> PathBuf {
 /// The user's home directory, if the environment names one.
 pub(super) fn home(env: &dyn Environment) -> Option<PathBuf> {
     let variable = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-    path_var(env, variable).filter(|path| path.is_absolute())
+    directory(env, variable)
 }
 
 /// Whether a text can be the name of a variable: `[A-Za-z_][A-Za-z0-9_]*`.
@@ -105,10 +105,24 @@ pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(tail)
 }
 
+/// A directory that a variable names; one that is empty or not absolute names none.
+pub fn directory(env: &dyn Environment, variable: &str) -> Option<PathBuf> {
+    path_var(env, variable).filter(|path| path.is_absolute())
+}
+
+/// The file of this program, by its absolute path.
+pub fn program() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// Whether the state directory was chosen, by the flag or by its variable.
+pub fn state_chosen(flag: Option<&Path>, env: &dyn Environment) -> bool {
+    flag.is_some() || path_var(env, STATE).is_some()
+}
+
 /// A base directory of the XDG rules, which ignore one that is empty or not absolute.
 fn base(env: &dyn Environment, variable: &str, below_home: &str) -> Option<PathBuf> {
-    let given = path_var(env, variable).filter(|path| path.is_absolute());
-    given.or_else(|| home(env).map(|home| home.join(below_home)))
+    directory(env, variable).or_else(|| home(env).map(|home| home.join(below_home)))
 }
 
 /// A variable that names a path; an empty one names none.
