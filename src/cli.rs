@@ -11,10 +11,12 @@ use crate::error::{Exit, Fault};
 use crate::name::Role;
 
 pub mod approve;
+pub mod add;
 pub mod audit;
 pub mod call;
 pub mod check;
 pub mod image;
+pub mod import;
 pub mod lock;
 pub mod print;
 pub mod progress;
@@ -63,6 +65,10 @@ pub enum Command {
     Audit(audit::Arguments),
     /// Build images of their own for servers
     Image(image::Arguments),
+    /// Add one server to the configuration
+    Add(add::Arguments),
+    /// Take the servers of another client's file over into the configuration
+    Import(import::Arguments),
     /// Remove what gateways that are gone left behind
     Reap(reap::Arguments),
 }
@@ -84,6 +90,8 @@ pub async fn run(cli: Cli, env: Arc<dyn Environment + Send + Sync>) -> Result<Ex
         Command::Check(arguments) => check::run(options, &*env, arguments).await,
         Command::Audit(arguments) => audit::run(&options, &*env, &arguments),
         Command::Image(arguments) => image::run(options, &*env, arguments).await,
+        Command::Add(arguments) => add::run(&options, &*env, &arguments),
+        Command::Import(arguments) => import::run(&options, &*env, &arguments),
         Command::Reap(arguments) => reap::run(&*env, &arguments).await,
     }
 }
