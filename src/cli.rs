@@ -10,8 +10,8 @@ use crate::config::env::Environment;
 use crate::error::{Exit, Fault};
 use crate::name::Role;
 
-pub mod approve;
 pub mod add;
+pub mod approve;
 pub mod audit;
 pub mod call;
 pub mod check;

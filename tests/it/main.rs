@@ -15,6 +15,7 @@ mod eras;
 mod flood;
 mod framing;
 mod image;
+mod import;
 mod killed;
 mod kills;
 mod limits;
