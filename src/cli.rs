@@ -10,11 +10,13 @@ use crate::config::env::Environment;
 use crate::error::{Exit, Fault};
 use crate::name::Role;
 
+pub mod add;
 pub mod approve;
 pub mod audit;
 pub mod call;
 pub mod check;
 pub mod image;
+pub mod import;
 pub mod install;
 pub mod lock;
 pub mod print;
@@ -68,6 +70,10 @@ pub enum Command {
     Uninstall(install::Removal),
     /// Build images of their own for servers
     Image(image::Arguments),
+    /// Add one server to the configuration
+    Add(add::Arguments),
+    /// Take the servers of another client's file over into the configuration
+    Import(import::Arguments),
     /// Remove what gateways that are gone left behind
     Reap(reap::Arguments),
 }
@@ -91,6 +97,8 @@ pub async fn run(cli: Cli, env: Arc<dyn Environment + Send + Sync>) -> Result<Ex
         Command::Install(arguments) => install::run(&options, &*env, &arguments),
         Command::Uninstall(arguments) => install::remove(&*env, &arguments),
         Command::Image(arguments) => image::run(options, &*env, arguments).await,
+        Command::Add(arguments) => add::run(&options, &*env, &arguments),
+        Command::Import(arguments) => import::run(&options, &*env, &arguments),
         Command::Reap(arguments) => reap::run(&*env, &arguments).await,
     }
 }

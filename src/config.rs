@@ -4,7 +4,7 @@
 //! [`mod@file`] reads what was written (TOML, JSON, JSONC) with the place of every key; [`mod@import`] puts the entries that other
 //! clients write into our own words; [`mod@resolve`] turns the whole into [`Config`] or into the list of all [`mod@fault`]s, with
 //! [`mod@mounts`] as the judge of host paths. [`mod@env`] is the only reader of the process environment. [`mod@change`] holds a new
-//! configuration against the one in force.
+//! configuration against the one in force; [`mod@edit`] adds servers to the file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +16,7 @@ use crate::egress::{self, rule::Rules};
 use crate::name::{Role, ServerName};
 
 pub mod change;
+pub mod edit;
 pub mod env;
 mod expand;
 pub mod fault;

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use comfy_table::{ContentArrangement, Table, presets};
 
 use crate::config::env::Environment;
+use crate::wire::text::visible;
 
 /// Widest table where standard output is no terminal.
 const WIDTH: u16 = 80;
@@ -28,4 +29,17 @@ pub fn table(head: &[&str]) -> Table {
 /// Whether results may have colours.
 pub fn colours(env: &dyn Environment) -> bool {
     io::stdout().is_terminal() && env.var("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// JSON in which nothing acts on a terminal: beyond ASCII there are only the contents of strings.
+pub fn harmless(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if (c.is_ascii() && c != '\u{7f}') || visible(c.encode_utf8(&mut [0; 4]), 1).starts_with(c) {
+            out.push(c);
+        } else {
+            out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    out
 }

@@ -27,7 +27,7 @@ pub async fn run(env: &dyn Environment, arguments: &Arguments) -> Result<Exit, F
     if arguments.json {
         let json = serde_json::to_string(&reaped);
         let json = json.map_err(|e| Fault::new(Class::Bug, format!("what was reaped cannot be written: {e}")))?;
-        print::line(&harmless(&json));
+        print::line(&print::harmless(&json));
     } else {
         show(&reaped);
     }
@@ -59,21 +59,9 @@ fn shown(text: &impl ToString) -> String {
     visible(&text.to_string(), SHOWN)
 }
 
-/// The same JSON, in which nothing acts on a terminal: beyond ASCII there are only the contents of strings.
-fn harmless(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        if (c.is_ascii() && c != '\u{7f}') || visible(c.encode_utf8(&mut [0; 4]), 1).starts_with(c) {
-            out.push(c);
-        } else {
-            out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use super::print::harmless;
     use super::*;
     use crate::compartment::reap::{Item, Kind, Left};
 

@@ -63,6 +63,13 @@ impl Sink {
 
 // === impl Faults ===
 
+impl Faults {
+    /// What is wrong, without the places.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.found.iter().map(|(_, text)| text.as_str())
+    }
+}
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.display();

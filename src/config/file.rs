@@ -106,9 +106,23 @@ impl Table {
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
+
+    /// Adds a key of a table that is made up rather than read.
+    pub fn put(&mut self, key: &str, value: Value) {
+        let at = NOWHERE;
+        self.entries.push(Entry { key: key.to_owned(), at, node: Node { value, at } });
+    }
 }
 
+/// The place of what stands in no file.
+pub(super) const NOWHERE: Place = Place { line: 1, column: 1 };
+
 impl Value {
+    /// A list of texts that is made up rather than read.
+    pub fn texts(texts: impl IntoIterator<Item = String>) -> Self {
+        Value::List(texts.into_iter().map(|text| Node { value: Value::String(text), at: NOWHERE }).collect())
+    }
+
     /// The word for its kind in messages.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -1,5 +1,8 @@
 //! Puts the server entries that other clients write into our own words. Knows nothing of what those words then mean.
 //!
+//! This is how entries of a JSON configuration of ours are read, and how [`take`] takes over the files of other clients,
+//! which [`mod@format`] tells apart, without the secrets in them ([`withhold`]).
+//!
 //! The result is a table as somebody could have written it in `[servers]`, every part with the place it came from, and
 //! goes the same way as one. What cannot be said in our words is refused by name; what is a client's own matter, or done
 //! by every compartment anyway, is left out, with a note where somebody could miss it.
@@ -10,12 +13,34 @@ use super::reader::{Field, Reader};
 use super::resolve::KEYS;
 
 mod docker;
+mod format;
 mod package;
+mod secret;
+mod take;
+mod tree;
+mod withhold;
+
+pub use format::Format;
+pub use take::{Found, Item, State, Taking};
+pub use withhold::Needed;
+
 #[cfg(test)]
 mod tests;
 
 /// Keys that only steer the client that wrote the entry.
-const CLIENT_ONLY: [&str; 3] = ["timeout", "autoApprove", "alwaysAllow"];
+const CLIENT_ONLY: [&str; 11] = [
+    "timeout",
+    "autoApprove",
+    "alwaysAllow",
+    "alwaysLoad",
+    "trust",
+    "description",
+    "dev",
+    "gallery",
+    "version",
+    "watchPaths",
+    "instructions",
+];
 
 /// Why a command cannot be taken over, and where.
 struct Refusal {
@@ -50,7 +75,13 @@ pub(super) fn is_foreign(entry: &Table) -> bool {
 }
 
 /// The entry in our words; `None` where its command cannot be taken over.
-pub(super) fn translate(mut r: Reader<'_>, notes: &mut Vec<String>) -> Option<Table> {
+pub(super) fn translate(r: Reader<'_>, notes: &mut Vec<String>) -> Option<Table> {
+    let advice = "say how to run it: set bulkhead.image, or bulkhead.unisolated with the reason";
+    translated(r, advice, notes)
+}
+
+/// The same with other advice on a command that nothing is known of.
+fn translated(mut r: Reader<'_>, advice: &'static str, notes: &mut Vec<String>) -> Option<Table> {
     let inner = r.table("bulkhead").map(|table| table.written().clone()).unwrap_or_default();
     refuse_twice(&r, &inner);
     let mut draft = Draft::default();
@@ -60,6 +91,7 @@ pub(super) fn translate(mut r: Reader<'_>, notes: &mut Vec<String>) -> Option<Ta
         env: r.get("env"),
         kind: r.get("type"),
         path: r.path().to_owned(),
+        advice,
     };
     let done = run(&entry, &inner, &mut draft, notes).map_err(|refusal| {
         r.fault_at(refusal.at, &format!("cannot be taken over: {}", refusal.text));
@@ -87,6 +119,8 @@ struct Outer<'a> {
     env: Option<Field<'a>>,
     kind: Option<Field<'a>>,
     path: String,
+    /// What to do about a command that nothing is known of.
+    advice: &'static str,
 }
 
 /// Takes the command over, in the way that the inner table or the command itself says.
@@ -172,17 +206,19 @@ impl<'w> Line<'w> {
     ) -> Result<(), Refusal> {
         let line = self.without_shell();
         match line.program().as_str() {
-            "npx" => package::npx(line, draft)?,
-            "uvx" => package::uvx(line, draft)?,
             "docker" | "podman" => return docker::run(line, entry, inner, draft, notes),
-            _ => {
+            _ => package::run(line, draft).unwrap_or_else(|| {
                 // Only the first word: some people put the whole line here, secrets and all.
-                let command = quoted(self.command.text.split_whitespace().next().unwrap_or_default());
-                return Err(self.command.refusal(format!(
-                    "the command {command} is none of npx, uvx, docker run; say how to run it: set bulkhead.image, or \
-                     bulkhead.unisolated with the reason"
-                )));
-            }
+                let first = self.command.text.split_whitespace().next().unwrap_or_default();
+                let command = quoted(first);
+                if first != self.command.text && ["npx", "uvx", "docker", "podman"].contains(&first) {
+                    let text =
+                        format!("the command {command} has its arguments in the same text; write them as \"args\"");
+                    return Err(self.command.refusal(text));
+                }
+                let advice = entry.advice;
+                Err(self.command.refusal(format!("the command {command} is none of npx, uvx, docker run; {advice}")))
+            })?,
         }
         entry.env.iter().for_each(|env| draft.keep("env", env));
         Ok(())

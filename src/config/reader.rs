@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A dotted name, each part quoted where it would not stand bare in TOML.
-fn joined(path: &str, key: &str) -> String {
+pub(super) fn joined(path: &str, key: &str) -> String {
     let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     let key = if bare { key.to_owned() } else { quoted(key) };
     if path.is_empty() { key } else { format!("{path}.{key}") }

@@ -38,7 +38,7 @@ mod tests;
 pub(super) use server::KEYS;
 
 /// Larger files are no configuration.
-const LARGEST: u64 = 4 << 20;
+pub(super) const LARGEST: u64 = 4 << 20;
 
 /// Reads and checks a configuration file.
 pub fn load(path: &Path, env: &dyn Environment) -> Result<Config, Faults> {
@@ -62,12 +62,31 @@ fn read(path: &Path, env: &dyn Environment, sink: &Sink) -> Option<Config> {
     understand(path, bytes, env, sink)
 }
 
+/// The same of a text that stands in no file yet, and of the tree in it.
+pub(super) fn check(path: &Path, text: &str, env: &dyn Environment) -> Result<(Table, Config), Faults> {
+    let sink = Sink::default();
+    let tree = parse(text, Syntax::of(path), &sink);
+    let config = tree.as_ref().and_then(|tree| meaning(path, String::new(), tree, env, &sink));
+    sink.finish(path, tree.zip(config))
+}
+
+/// What one server would be in a configuration of which the rest is `root`.
+pub(super) fn alone(path: &Path, root: &Table, env: &dyn Environment) -> Result<Server, Faults> {
+    let sink = Sink::default();
+    let config = meaning(path, String::new(), root, env, &sink);
+    sink.finish(path, config.and_then(|config| config.servers.into_iter().next()))
+}
+
 fn understand(path: &Path, bytes: Vec<u8>, env: &dyn Environment, sink: &Sink) -> Option<Config> {
     let digest = crate::hex(&Sha256::digest(&bytes));
     let text = String::from_utf8(bytes).map_err(|_| sink.whole("is not UTF-8")).ok()?;
+    let table = parse(&text, Syntax::of(path), sink)?;
+    meaning(path, digest, &table, env, sink)
+}
+
+fn meaning(path: &Path, digest: String, table: &Table, env: &dyn Environment, sink: &Sink) -> Option<Config> {
     let syntax = Syntax::of(path);
-    let table = parse(&text, syntax, sink)?;
-    let mut root = Reader::root(&table, sink);
+    let mut root = Reader::root(table, sink);
 
     let gateway = gateway::gateway(root.table("gateway"));
     let stdio = gateway::front(root.table("front"));

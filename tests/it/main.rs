@@ -15,6 +15,7 @@ mod eras;
 mod flood;
 mod framing;
 mod image;
+mod import;
 mod install;
 mod killed;
 mod kills;

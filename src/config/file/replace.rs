@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub enum Rights<'a> {
     /// The owner, with these bits, whatever the umask says. Only where there are such bits.
     Mode(u32),
-    /// Whoever may with that file: its bits and its group.
+    /// Whoever may with that file: its bits, its group and, where it can be given away, its owner.
     Of(&'a Metadata),
 }
 
@@ -77,6 +77,8 @@ fn set_rights(file: &File, rights: Rights<'_>) -> io::Result<()> {
             if file.metadata()?.gid() != metadata.gid() {
                 std::os::unix::fs::fchown(file, None, Some(metadata.gid()))?;
             }
+            // A file of somebody else's stays theirs, where we may give it away.
+            let _ = std::os::unix::fs::fchown(file, Some(metadata.uid()), None);
             metadata.mode() & 0o7777
         }
     };

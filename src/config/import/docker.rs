@@ -8,44 +8,11 @@ use super::super::file::{Entry, Node, Table, Value};
 use super::super::quantity;
 use super::{Draft, Field, Line, Outer, Refusal, Word, own};
 
-/// What a flag comes to.
-#[derive(Clone, Copy, PartialEq)]
-enum Meaning {
-    /// Every compartment does so already; the flag takes no value.
-    Already,
-    /// Left out, for a reason that is told; the flag takes a value.
-    LeftOut(&'static str),
-    /// A variable.
-    Env,
-    Memory,
-    Cpus,
-    Pids,
-    Network,
-    User,
-    /// Every capability is dropped already, so dropping one more is.
-    CapDrop,
-    SecurityOpt,
-}
+mod flags;
+mod mount;
 
-/// The flags that can be taken over.
-const FLAGS: [(&str, Option<char>, Meaning); 16] = [
-    ("--interactive", Some('i'), Meaning::Already),
-    ("--rm", None, Meaning::Already),
-    ("--init", None, Meaning::Already),
-    ("--read-only", None, Meaning::Already),
-    ("--quiet", Some('q'), Meaning::Already),
-    ("--env", Some('e'), Meaning::Env),
-    ("--name", None, Meaning::LeftOut("a fixed name would clash between two instances")),
-    ("--pull", None, Meaning::LeftOut("images are resolved by \"bulkhead lock\", never at a call")),
-    ("--memory", Some('m'), Meaning::Memory),
-    ("--cpus", None, Meaning::Cpus),
-    ("--pids-limit", None, Meaning::Pids),
-    ("--network", None, Meaning::Network),
-    ("--net", None, Meaning::Network),
-    ("--user", Some('u'), Meaning::User),
-    ("--cap-drop", None, Meaning::CapDrop),
-    ("--security-opt", None, Meaning::SecurityOpt),
-];
+use flags::{FLAGS, Meaning};
+use mount::Kind;
 
 /// Reads the words of one line.
 struct Reading<'a, 'd> {
@@ -55,6 +22,7 @@ struct Reading<'a, 'd> {
     notes: &'d mut Vec<String>,
     env: Table,
     secrets: Table,
+    mounts: Vec<Node>,
 }
 
 /// Takes a line over.
@@ -66,7 +34,11 @@ pub(super) fn run(
     notes: &mut Vec<String>,
 ) -> Result<(), Refusal> {
     let here = line.command;
-    let (first, words) = line.args.split_first().ok_or_else(|| here.refusal("it does not say \"run\""))?;
+    let words = match line.args {
+        [container, words @ ..] if container.text == "container" => words,
+        words => words,
+    };
+    let (first, words) = words.split_first().ok_or_else(|| here.refusal("it does not say \"run\""))?;
     if first.text != "run" {
         return Err(first.refusal(format!(
             "{} {} is refused; only \"run\" can be",
@@ -74,17 +46,21 @@ pub(super) fn run(
             quoted(flag(first.text))
         )));
     }
-    let mut reading = Reading { entry, inner, draft, notes, env: Table::default(), secrets: Table::default() };
+    let (env, secrets) = (Table::default(), Table::default());
+    let mut reading = Reading { entry, inner, draft, notes, env, secrets, mounts: Vec::new() };
     let rest = reading.flags(words)?;
     let (image, args) = rest.split_first().ok_or_else(|| here.refusal("it names no image"))?;
     reading.left_over()?;
-    let Reading { draft, env, secrets, .. } = reading;
+    let Reading { draft, env, secrets, mounts, .. } = reading;
     draft.put("image", *image, Value::String(image.text.to_owned()))?;
     draft.put("args", here, Value::List(args.iter().map(own).collect()))?;
     for (key, table) in [("env", env), ("secrets", secrets)] {
         if !table.entries.is_empty() {
             draft.put(key, here, Value::Table(table))?;
         }
+    }
+    if !mounts.is_empty() {
+        draft.put("mounts", here, Value::List(mounts))?;
     }
     Ok(())
 }
@@ -113,12 +89,15 @@ impl Reading<'_, '_> {
     fn long<'w>(&mut self, word: Word<'w>, rest: &'w [Word<'w>]) -> Result<&'w [Word<'w>], Refusal> {
         let name = flag(word.text);
         let known = FLAGS.iter().find(|(long, ..)| *long == name);
-        let meaning = known.map(|(.., meaning)| *meaning).ok_or_else(|| refused(word, name))?;
+        let meaning = known.map(|(.., meaning)| *meaning).ok_or_else(|| unknown(word, name))?;
+        if let Meaning::Refused(why) = meaning {
+            return Err(refused(word, name, why));
+        }
         let inline = word.text.split_once('=').map(|(_, text)| Word { text, ..word });
         if meaning == Meaning::Already {
             return match inline.map(|value| value.text) {
                 None | Some("true") => Ok(rest),
-                Some(_) => Err(refused(word, word.text)),
+                Some(_) => Err(refused(word, word.text, "every compartment is so")),
             };
         }
         self.with_value(meaning, name, word, inline, rest)
@@ -127,13 +106,16 @@ impl Reading<'_, '_> {
     /// `-i`, `-e VALUE`, `-eVALUE`, `-ie VALUE`.
     fn short<'w>(&mut self, word: Word<'w>, rest: &'w [Word<'w>]) -> Result<&'w [Word<'w>], Refusal> {
         if word.text == "-" {
-            return Err(refused(word, word.text));
+            return Err(unknown(word, word.text));
         }
         for (at, letter) in word.text[1..].char_indices() {
             let known = FLAGS.iter().find(|(_, short, _)| *short == Some(letter));
             let (name, meaning) = known
                 .map(|(long, _, meaning)| (*long, *meaning))
-                .ok_or_else(|| refused(word, &format!("-{letter}")))?;
+                .ok_or_else(|| unknown(word, &format!("-{letter}")))?;
+            if let Meaning::Refused(why) = meaning {
+                return Err(refused(word, &format!("-{letter}"), why));
+            }
             if meaning != Meaning::Already {
                 let text = &word.text[1 + at + letter.len_utf8()..];
                 let text = text.strip_prefix('=').unwrap_or(text);
@@ -162,22 +144,62 @@ impl Reading<'_, '_> {
     }
 
     fn apply(&mut self, meaning: Meaning, name: &str, value: Word<'_>) -> Result<(), Refusal> {
-        let wrong = || value.refusal(format!("the docker flag {name:?} with this value is refused"));
+        let because = |why: &str| value.refusal(format!("the docker flag {name:?} with this value is refused{why}"));
+        let wrong = || because("");
         let text = value.text;
         match meaning {
             Meaning::Already | Meaning::CapDrop => Ok(()),
             Meaning::LeftOut(why) => {
-                self.notes.push(format!("{}: the docker flag {name:?} is left out, since {why}", self.entry.path));
+                self.note(format!("the docker flag {name:?} is left out, since {why}"));
                 Ok(())
             }
+            Meaning::Refused(why) => Err(refused(value, name, why)),
             Meaning::Env => self.variable(value),
             Meaning::Memory => self.draft.put("memory", value, Value::String(size(text).ok_or_else(wrong)?)),
             Meaning::Cpus => self.draft.put("cpus", value, Value::Float(text.parse().map_err(|_| wrong())?)),
             Meaning::Pids => self.draft.put("pids", value, Value::Integer(text.parse().map_err(|_| wrong())?)),
             Meaning::Network if text == "none" => self.draft.put("network", value, Value::String("none".to_owned())),
+            Meaning::Network if ["bridge", "default"].contains(&text) => {
+                self.note("there is no network unless \"egress\" says what may be reached".to_owned());
+                Ok(())
+            }
+            Meaning::Network => Err(because(": say what may be reached with \"egress\" or \"host_ports\"")),
             Meaning::User => self.draft.put("user", value, Value::String(user(text).ok_or_else(wrong)?.to_owned())),
             Meaning::SecurityOpt if text.replace('=', ":").trim_end_matches(":true") == "no-new-privileges" => Ok(()),
-            Meaning::Network | Meaning::SecurityOpt => Err(wrong()),
+            Meaning::SecurityOpt => Err(because(": nothing of a compartment is taken away")),
+            Meaning::Entrypoint if text.trim().is_empty() => Err(wrong()),
+            Meaning::Entrypoint => self.draft.put("command", value, Value::List(vec![own(&value)])),
+            Meaning::Namespace if ["private", "none"].contains(&text) => Ok(()),
+            Meaning::Namespace => Err(because(": a compartment shares nothing with the host or another container")),
+            Meaning::Volume => self.mount(value, mount::volume(text).map_err(|why| because(&format!(": {why}")))?),
+            Meaning::Mount => self.mount(value, mount::mount(text).map_err(|why| because(&format!(": {why}")))?),
+            Meaning::Tmpfs => self.mount(value, mount::tmpfs(text).map_err(|why| because(&format!(": {why}")))?),
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        self.notes.push(format!("{}: {text}", self.entry.path));
+    }
+
+    fn mount(&mut self, word: Word<'_>, kind: Kind) -> Result<(), Refusal> {
+        match kind {
+            Kind::Already => Ok(()),
+            Kind::State(at) => {
+                self.note("the volume is a new one, and empty".to_owned());
+                self.draft.put("state", word, Value::String(at))
+            }
+            Kind::Host { host, at, write, silent } => {
+                if silent {
+                    let at = quoted(&at);
+                    self.note(format!("the mount at {at} is read-only, since nothing says that it may be written to"));
+                }
+                let own = |value| Node { value, at: word.node.at };
+                let entry = |key: &str, value| Entry { key: key.to_owned(), at: word.node.at, node: own(value) };
+                let mut entries = vec![entry("host", Value::String(host)), entry("at", Value::String(at))];
+                entries.extend(write.then(|| entry("write", Value::Boolean(true))));
+                self.mounts.push(own(Value::Table(Table { entries })));
+                Ok(())
+            }
         }
     }
 
@@ -232,8 +254,12 @@ fn given(entry: &Outer<'_>, name: &str) -> Option<Node> {
     }
 }
 
-fn refused(word: Word<'_>, name: &str) -> Refusal {
-    word.refusal(format!("the docker flag {} is refused", quoted(name)))
+fn refused(word: Word<'_>, name: &str, why: &str) -> Refusal {
+    word.refusal(format!("the docker flag {} is refused: {why}", quoted(name)))
+}
+
+fn unknown(word: Word<'_>, name: &str) -> Refusal {
+    word.refusal(format!("the docker flag {} is refused: it is not known", quoted(name)))
 }
 
 /// Docker's sizes (`512m`, `512M`, `512MB`, `536870912`) as ours.

@@ -117,25 +117,60 @@ fn docker_limits_are_kept_in_our_words() {
 #[test]
 fn docker_flags_that_open_the_compartment_or_are_unknown_are_refused_by_name() {
     for (args, named) in [
-        (r#""run", "-i", "-v", "/:/host", "img""#, "the docker flag \"-v\" is refused"),
-        (r#""run", "--volume=/:/host", "img""#, "the docker flag \"--volume\" is refused"),
-        (r#""run", "--mount", "type=bind", "img""#, "the docker flag \"--mount\" is refused"),
-        (r#""run", "--network", "host", "img""#, "the docker flag \"--network\" with this value is refused"),
-        (r#""run", "--net=host", "img""#, "the docker flag \"--net\" with this value is refused"),
-        (r#""run", "--privileged", "img""#, "the docker flag \"--privileged\" is refused"),
-        (r#""run", "--cap-add=ALL", "img""#, "the docker flag \"--cap-add\" is refused"),
-        (r#""run", "--entrypoint", "sh", "img""#, "the docker flag \"--entrypoint\" is refused"),
+        (
+            r#""run", "--mount", "type=bind,target=/a", "img""#,
+            "the docker flag \"--mount\" with this value is refused: a mount of this kind cannot be kept",
+        ),
+        (
+            r#""run", "-v", "./a:/a", "img""#,
+            "the docker flag \"--volume\" with this value is refused: a host path must be absolute, with nothing in it that a \
+             shell or a client would replace",
+        ),
+        (
+            r#""run", "--network", "host", "img""#,
+            "the docker flag \"--network\" with this value is refused: say what may be reached with \"egress\" or \"host_ports\"",
+        ),
+        (
+            r#""run", "--net=container:x", "img""#,
+            "the docker flag \"--net\" with this value is refused: say what may be reached with \"egress\" or \"host_ports\"",
+        ),
+        (
+            r#""run", "--ipc=host", "img""#,
+            "the docker flag \"--ipc\" with this value is refused: a compartment shares nothing with the host or another \
+             container",
+        ),
+        (r#""run", "--entrypoint=", "img""#, "the docker flag \"--entrypoint\" with this value is refused"),
+        (
+            r#""run", "--privileged", "img""#,
+            "the docker flag \"--privileged\" is refused: it would lift the whole compartment",
+        ),
+        (
+            r#""run", "--cap-add=ALL", "img""#,
+            "the docker flag \"--cap-add\" is refused: a compartment has no capabilities",
+        ),
         (
             r#""run", "--security-opt", "seccomp=unconfined", "img""#,
-            "the docker flag \"--security-opt\" with this value is refused",
+            "the docker flag \"--security-opt\" with this value is refused: nothing of a compartment is taken away",
         ),
-        (r#""run", "--env-file", "x", "img""#, "the docker flag \"--env-file\" is refused"),
-        (r#""run", "--frobnicate", "img""#, "the docker flag \"--frobnicate\" is refused"),
-        (r#""run", "-it", "img""#, "the docker flag \"-t\" is refused"),
-        (r#""run", "-d", "img""#, "the docker flag \"-d\" is refused"),
-        (r#""run", "-p8080:80", "img""#, "the docker flag \"-p\" is refused"),
-        (r#""run", "-w", "/x", "img""#, "the docker flag \"-w\" is refused"),
-        (r#""run", "--rm=false", "img""#, "the docker flag \"--rm=false\" is refused"),
+        (
+            r#""run", "--env-file", "x", "img""#,
+            "the docker flag \"--env-file\" is refused: the file is not read; name its variables with \"-e\"",
+        ),
+        (r#""run", "--frobnicate", "img""#, "the docker flag \"--frobnicate\" is refused: it is not known"),
+        (
+            r#""run", "-it", "img""#,
+            "the docker flag \"-t\" is refused: a server speaks through pipes, and a terminal would change what it says",
+        ),
+        (
+            r#""run", "-d", "img""#,
+            "the docker flag \"-d\" is refused: a server speaks through pipes, which a detached one has not",
+        ),
+        (r#""run", "-p8080:80", "img""#, "the docker flag \"-p\" is refused: nothing connects into a compartment"),
+        (
+            r#""run", "-w", "/x", "img""#,
+            "the docker flag \"-w\" is refused: the working directory is the image's; name one with that directory",
+        ),
+        (r#""run", "--rm=false", "img""#, "the docker flag \"--rm=false\" is refused: every compartment is so"),
         (r#""run", "-u", "0:5", "img""#, "the docker flag \"--user\" with this value is refused"),
         (r#""run", "-m", "1t", "img""#, "the docker flag \"--memory\" with this value is refused"),
         (r#""run", "-m", "1g", "--memory=2g", "img""#, "it says \"memory\" twice"),
@@ -149,9 +184,90 @@ fn docker_flags_that_open_the_compartment_or_are_unknown_are_refused_by_name() {
     ] {
         assert_eq!(fault(&docker(args)), format!("servers.a cannot be taken over: {named}"));
     }
+    let every = [
+        "--pid=host",
+        "--uts=host",
+        "--userns=host",
+        "--device=/dev/kvm",
+        "--gpus=all",
+        "--sysctl=a=b",
+        "--add-host=a:1",
+    ];
+    for flag in
+        every.into_iter().chain(["--cgroup-parent=/x", "--volumes-from=x", "--link=x", "--group-add=0", "--runtime=x"])
+    {
+        let said = fault(&docker(&format!(r#""run", "{flag}", "img""#)));
+        let name = flag.split('=').next().unwrap();
+        assert!(said.contains(&format!("the docker flag {name:?} is refused: ")), "{said}");
+    }
+    assert!(fault(&docker(r#""run", "-v", "/:/host", "img""#)).contains("servers.a.mounts[0].host"));
+    assert!(fault(&docker(r#""run", "-v", "/var/run/docker.sock:/s", "img""#)).contains("servers.a.mounts[0].host"));
     assert!(fault(&docker(r#""run", "-u", "0", "img""#)).contains("servers.a.user must be a number from 1"));
     assert!(fault(&docker(r#""run", "--pids-limit=-1", "img""#)).contains("servers.a.pids must be from 1"));
     assert!(fault(&docker(r#""run", "img --privileged""#)).contains("servers.a.image is no image reference"));
+}
+
+#[test]
+fn docker_mounts_are_read_only_unless_writing_was_asked_for() {
+    let dir = tempfile::tempdir_in("/var/lib").or_else(|_| tempfile::tempdir()).unwrap();
+    let host = dir.path().canonicalize().unwrap();
+    let shown = host.to_str().unwrap();
+    let config = entry(&docker(&format!(
+        r#""container", "run", "-v", "{shown}:/a", "--volume={shown}:/b:rw", "--mount", "type=bind,src={shown},dst=/c,readonly",
+            "-v", "notes:/data", "--tmpfs", "/tmp:size=1m", "--entrypoint", "/serve", "--ipc=private", "--network=bridge",
+            "--label", "a=b", "--platform=linux/amd64", "img", "x""#
+    )));
+    let server = &config.servers[0];
+    let mounts: Vec<_> = server.mounts.iter().map(|m| (m.host == host, m.at.as_str(), m.write)).collect();
+    assert_eq!(mounts, [(true, "/a", false), (true, "/b", true), (true, "/c", false)]);
+    assert_eq!((server.state.as_deref(), &server.network), (Some("/data"), &crate::config::Network::None));
+    let Run::Image { command, args, .. } = &server.run else { panic!() };
+    assert_eq!((command.as_deref(), args.as_slice()), (Some(&["/serve".to_owned()][..]), &["x".to_owned()][..]));
+    assert_eq!(
+        config.notes,
+        [
+            "servers.a: the mount at \"/a\" is read-only, since nothing says that it may be written to",
+            "servers.a: the volume is a new one, and empty",
+            "servers.a: there is no network unless \"egress\" says what may be reached",
+            "servers.a: the docker flag \"--label\" is left out, since labels are the gateway's own",
+            "servers.a: the docker flag \"--platform\" is left out, since the image is taken as the engine has it",
+        ]
+    );
+}
+
+#[test]
+fn other_runners_of_packages_are_the_same_packages() {
+    for (command, args, runner, name, rest) in [
+        ("npm", r#""exec", "--yes", "@s/p@1", "--", "-x", "a""#, Runner::Npx, "@s/p", "-x a"),
+        ("npm", r#""x", "--package=p@1", "--", "run", "-x""#, Runner::Npx, "p", "-x"),
+        ("pnpm", r#""dlx", "p@1", "-x""#, Runner::Npx, "p", "-x"),
+        ("yarn", r#""dlx", "-q", "p@1""#, Runner::Npx, "p", ""),
+        ("bunx", r#""-y", "p@1", "a""#, Runner::Npx, "p", "a"),
+        ("bun", r#""x", "p@1", "a""#, Runner::Npx, "p", "a"),
+        ("uv", r#""tool", "run", "--from", "p@1", "run", "a""#, Runner::Uvx, "p", "a"),
+        ("pipx", r#""run", "--spec", "p==1", "run", "a""#, Runner::Uvx, "p", "a"),
+        ("python", r#""-m", "pipx", "run", "p==1""#, Runner::Uvx, "p", ""),
+    ] {
+        let package = package(&format!(r#"{{"command": "{command}", "args": [{args}]}}"#));
+        let found = (package.runner, package.name.as_str(), package.version.as_deref(), package.args.join(" "));
+        assert_eq!(found, (runner, name, Some("1"), rest.to_owned()), "{command} {args}");
+    }
+    for (command, args, said) in [
+        ("npm", r#""exec", "p", "-x""#, "the npm exec option \"-x\" is refused"),
+        ("npm", r#""exec", "-c", "rm""#, "the npm exec option \"-c\" is refused"),
+        ("bunx", r#""--bun", "p""#, "the bunx option \"--bun\" is refused"),
+        ("pipx", r#""run", "--with", "q", "p""#, "the pipx run option \"--with\" is refused"),
+        (
+            "uv",
+            r#""tool", "run", "--with-requirements", "r", "p""#,
+            "the uv tool run option \"--with-requirements\" is refused",
+        ),
+        ("uv", r#""run", "server.py""#, "the command \"uv\" is none of npx, uvx, docker run"),
+        ("npm", r#""start""#, "the command \"npm\" is none of npx, uvx, docker run"),
+    ] {
+        let found = fault(&format!(r#"{{"command": "{command}", "args": [{args}]}}"#));
+        assert!(found.contains(said), "{found}");
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn no_fault_shows_a_value() {
     assert!(!said.contains("s3cr3t") && !said.contains("LITERAL"), "{said}");
     let said = json_faults(
         r#"{"mcpServers": {"a": {"command": "npx", "args": ["--registry=http://u:LITERAL@x", "p"]},
-        "b": {"command": "docker", "args": ["run", "--label=LITERAL", "i"]},
+        "b": {"command": "docker", "args": ["run", "--frobnicate=LITERAL", "i"]},
         "c": {"command": "docker", "args": ["run", "-eA B=LITERAL", "i"]}}}"#,
     );
     assert!(said.lines().count() == 3 && !said.contains("LITERAL"), "{said}");
