@@ -22,6 +22,7 @@ pub mod lock;
 pub mod print;
 pub mod progress;
 pub mod reap;
+pub mod review;
 pub mod serve;
 pub mod status;
 pub mod tools;

@@ -31,6 +31,7 @@ pub mod protocol;
 pub mod route;
 pub mod session;
 pub mod telemetry;
+pub mod text;
 pub mod wire;
 
 /// Lower-case hex.

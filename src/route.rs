@@ -5,6 +5,8 @@ pub mod catalog;
 pub mod listing;
 pub mod lock;
 pub mod page;
+pub mod review;
+pub mod scan;
 
 pub use catalog::{Catalog, Entry};
 pub use listing::{Item, Listing};

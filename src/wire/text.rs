@@ -1,6 +1,8 @@
-//! Text that cannot be passed on as it came: lone surrogates become U+FFFD, control characters become visible. Pure.
+//! Text that cannot be passed on as it came: lone surrogates become U+FFFD; what is hidden becomes visible. Pure.
 
 use std::borrow::Cow;
+
+pub use crate::text::visible;
 
 /// Replaces escapes of lone surrogates (`\ud83d` without its other half), which are no characters and which strict
 /// parsers refuse with the whole message. Everything else stays.
@@ -52,26 +54,6 @@ fn surrogate(bytes: &[u8], start: usize) -> Option<Half> {
     }
 }
 
-/// A stranger's text for a terminal or a log: control, bidirectional and line-separating characters are shown as
-/// escapes, and it is cut after `max` characters.
-pub fn visible(text: &str, max: usize) -> String {
-    let mut out = String::new();
-    for (n, c) in text.chars().enumerate() {
-        if n == max {
-            out.push('…');
-            break;
-        }
-        let hidden = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-        if hidden {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,11 +65,5 @@ mod tests {
         for same in [r#""\\ud83d""#, r#""\u00e9""#, r#""\ud83d\ude00""#, "\"x\"", r#""\u""#, r#""\"#] {
             assert!(matches!(mend_surrogates(same), Cow::Borrowed(s) if s == same), "{same}");
         }
-    }
-
-    #[test]
-    fn hidden_characters_are_shown() {
-        assert_eq!(visible("a\x1b[31mb\u{202e}", 99), "a\\u{1b}[31mb\\u{202e}");
-        assert_eq!(visible("abcdef", 3), "abc…");
     }
 }

@@ -133,10 +133,11 @@ fn modules_know_nothing_of_what_is_not_theirs() {
 }
 
 /// Which modules of ours each may use, besides itself: the layers of the design, lowest first.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("error", &[]),
     ("name", &[]),
-    ("wire", &[]),
+    ("text", &[]),
+    ("wire", &["text"]),
     ("protocol", &["wire"]),
     ("egress", &["error"]),
     // The rules of what may be reached are read where they are written, in the words of what keeps them.
@@ -144,12 +145,12 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("gate", &["config", "error", "name"]),
     ("audit", &["config", "error", "name"]),
     ("session", &["protocol", "wire"]),
-    ("route", &["config", "error", "gate", "name", "wire"]),
+    ("route", &["config", "error", "gate", "name", "text", "wire"]),
     ("client", &["wire"]),
     // What clients keep of us: no server, no call, no word on how it is shown.
     ("clients", &["config"]),
     // A container's streams and its end are handed on in the words of `downstream::link`.
-    ("compartment", &["config", "downstream", "egress", "error", "name"]),
+    ("compartment", &["config", "downstream", "egress", "error", "name", "text"]),
     ("downstream", &["audit", "compartment", "config", "egress", "error", "name", "protocol", "route", "wire"]),
     (
         "flow",

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::executable::Program;
+use crate::text::visible;
 
 /// Lines kept for the text of a failure.
 const TAIL: usize = 12;
@@ -73,7 +74,7 @@ impl Output {
 
     /// Why it failed, in the script's words, or else in the last line of the build.
     pub fn reason(&self) -> Option<String> {
-        let told = self.answer::<Failed>().map(|f| visible(&clean(&f.failed)));
+        let told = self.answer::<Failed>().map(|f| visible(&clean(&f.failed), LINE_MAX));
         told.or_else(|| self.tail.back().cloned())
     }
 
@@ -91,7 +92,7 @@ impl Output {
         if is_noise(&line) {
             return;
         }
-        let line = visible(&line);
+        let line = visible(&line, LINE_MAX);
         show(&line);
         if self.tail.len() == TAIL {
             self.tail.pop_front();
@@ -114,28 +115,6 @@ fn clean(line: &str) -> String {
         }
     }
     out.trim().to_owned()
-}
-
-/// The line with escapes for what is not seen as itself: soft hyphens, marks and overrides of direction, separators,
-/// joiners, annotations, variation selectors, tags.
-fn visible(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    for c in line.chars() {
-        match c {
-            '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{fe00}'..='\u{fe0e}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}' => out.extend(c.escape_unicode()),
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 /// The builder's own lines, and those of npm that say nothing about this failure.
