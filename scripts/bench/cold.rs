@@ -1,0 +1,350 @@
+//! What a person waits for with twenty real servers: from the start of a gateway to its answers, with no container
+//! running; from there to the first call of each server; and what it takes to lock them all. The figures are printed
+//! beside something measured in the same run, and none is asserted.
+//!
+//! `cargo bench --bench cold [-- --json] [--dir DIR] [--runs N] [--rounds N] [--bake]`
+//!
+//! The servers are those of `examples/twenty.toml`. They are locked in DIR (else `$BULKHEAD_BENCH_DIR`, else a folder
+//! beside the build) where that has no lock yet: minutes, when nothing is baked, and about 1.5 GB. `--bake` removes their
+//! images first, to have that time: other locks that name these images then need another `bulkhead lock`.
+//!
+//! Needs an engine, the images of `scripts/setup`, npm's registry and PyPI. Exit codes: 0 all is as it should be, 1 a
+//! container where none should be, too few servers, or a call that should work and does not.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+mod bare;
+mod calls;
+mod measure;
+mod talk;
+mod watch;
+
+use measure::{median, output, percentile, progress, setting};
+use talk::Talk;
+use watch::{Watch, containers};
+
+const CONFIG: &str = include_str!("../../examples/twenty.toml");
+const BULKHEAD: &str = env!("CARGO_BIN_EXE_bulkhead");
+/// Fewer servers than this are not what was promised.
+const SERVERS: usize = 20;
+/// What a first call should take at most, ms; said, not asserted.
+const GOAL: f64 = 1500.0;
+
+struct Options {
+    json: bool,
+    bake: bool,
+    dir: Option<PathBuf>,
+    runs: usize,
+    rounds: usize,
+}
+
+impl Options {
+    fn read() -> Result<Self, String> {
+        let dir = std::env::var_os("BULKHEAD_BENCH_DIR").map(PathBuf::from);
+        let mut options = Options { json: false, bake: false, dir, runs: 20, rounds: 3 };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            let number = |text: Option<String>| text.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+            match word.as_str() {
+                // Cargo says so by itself.
+                "--bench" => {}
+                "--json" => options.json = true,
+                "--bake" => options.bake = true,
+                "--dir" => options.dir = Some(words.next().ok_or("--dir DIR")?.into()),
+                "--runs" => options.runs = number(words.next()).ok_or("--runs N")?,
+                "--rounds" => options.rounds = number(words.next()).ok_or("--rounds N")?,
+                _ => return Err(format!("unknown argument {word:?}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A configuration with its lock, and a state that nobody else has.
+struct Site {
+    dir: PathBuf,
+    state: TempDir,
+}
+
+impl Site {
+    /// The folder with the configuration in it; another one's is left as it is.
+    fn at(dir: &Path) -> Result<Self, String> {
+        std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let path = dir.join("bulkhead.toml");
+        match std::fs::read_to_string(&path) {
+            Ok(text) if text != CONFIG => return Err(format!("{} is not examples/twenty.toml", path.display())),
+            Ok(_) => {}
+            Err(_) => std::fs::write(&path, CONFIG).map_err(|e| format!("{}: {e}", path.display()))?,
+        }
+        Ok(Site { dir: dir.to_owned(), state: tempfile::tempdir().unwrap() })
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let kept = ["PATH", "DOCKER_HOST"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let mut command = Command::new(BULKHEAD);
+        command.arg(name).arg("--config").arg(self.dir.join("bulkhead.toml"));
+        command.arg("--state").arg(self.state.path()).env_clear().envs(kept).env("HOME", self.state.path());
+        command
+    }
+
+    /// A gateway that has just been started.
+    fn gateway(&self) -> Talk {
+        Talk::start(self.command("serve"), &self.state.path().join("serve.log"))
+    }
+
+    /// Locks all servers: seconds, and how many images were made.
+    fn lock(&self, what: &str) -> Value {
+        progress(&format!("bulkhead lock: {what}"));
+        let before = baked();
+        let log = self.dir.join("lock.log");
+        let began = Instant::now();
+        let mut command = self.command("lock");
+        command.arg("--yes").stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+        let status = command.status().unwrap();
+        let seconds = began.elapsed().as_secs_f64();
+        let made = baked().into_iter().filter(|image| !before.contains(image)).count();
+        if !status.success() {
+            let _ = writeln!(std::io::stderr(), "bulkhead lock: {status}; see {}", log.display());
+        }
+        json!({ "what": what, "seconds": seconds, "baked": made, "code": status.code() })
+    }
+}
+
+fn baked() -> Vec<String> {
+    let images = ["images", "--quiet", "--no-trunc", "--filter", "label=org.bulkhead.package"];
+    output("docker", &images).lines().map(str::to_owned).collect()
+}
+
+/// Removes the images of the servers, whoever uses them.
+fn unbake(servers: &toml::Table) {
+    for (_, server) in servers {
+        let Some((package, version)) = server["package"].as_str().and_then(|p| p.rsplit_once('@')) else { continue };
+        let package = format!("label=org.bulkhead.package={package}");
+        let version = format!("label=org.bulkhead.version={version}");
+        let found = output("docker", &["images", "--quiet", "--filter", &package, "--filter", &version]);
+        for image in found.lines().collect::<std::collections::BTreeSet<_>>() {
+            output("docker", &["rmi", "--force", image]);
+        }
+    }
+}
+
+/// From the start of a gateway to its answers, and the containers there are before, meanwhile and after.
+fn cold(site: &Site, watch: &Watch, runs: usize) -> Result<Value, String> {
+    let (mut floor, mut hello, mut list) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut others, mut own, mut created) = ([0; 3], [0; 2], 0);
+    let mut names = Vec::new();
+    for run in 1..=runs {
+        let began = Instant::now();
+        output(BULKHEAD, &["--version"]);
+        floor.push(began.elapsed().as_secs_f64() * 1e3);
+        others[0] = others[0].max(containers(None).len());
+        let mut gateway = site.gateway();
+        gateway.hello()?;
+        hello.push(gateway.ms());
+        names = gateway.tools()?;
+        list.push(gateway.ms());
+        let pid = gateway.pid();
+        others[1] = others[1].max(containers(None).len());
+        own[0] += containers(Some(pid)).len();
+        gateway.end();
+        own[1] += containers(Some(pid)).len();
+        others[2] = others[2].max(containers(None).len());
+        created += watch.created(pid);
+        progress(&format!("cold gateway: {run} of {runs}"));
+    }
+    let base = median(floor.clone());
+    let row = |what: &str, samples: &[f64]| {
+        let at = |share| percentile(&mut samples.to_vec(), share);
+        json!({ "what": what, "median": at(0.5), "min": at(0.0), "max": at(1.0), "ratio": at(0.5) / base })
+    };
+    let rows = [
+        row("bulkhead --version", &floor),
+        row("initialize is answered", &hello),
+        row("tools/list is answered", &list),
+    ];
+    let containers =
+        json!({ "before": others[0], "during": others[1], "after": others[2], "own": own, "created": created });
+    Ok(json!({ "runs": runs, "rows": rows, "tools": names, "containers": containers }))
+}
+
+/// The servers whose tools are listed.
+fn locked(servers: &toml::Table, listed: &Value) -> Vec<String> {
+    let names = listed.as_array().cloned().unwrap_or_default();
+    let has = |name: &str| names.iter().filter_map(Value::as_str).any(|tool| tool.starts_with(&format!("{name}__")));
+    servers.keys().filter(|name| has(name)).cloned().collect()
+}
+
+/// The first call of a server, from the start of a gateway; and of the same image without one.
+fn first_call(site: &Site, watch: &Watch, name: &str, entry: &toml::Value, rounds: usize) -> Result<Value, String> {
+    let call = calls::of(name).ok_or("has no call in this benchmark")?;
+    let (mut ours, mut bare, mut said) = (Vec::new(), Vec::new(), Value::Null);
+    let mut works = true;
+    for _ in 0..rounds {
+        let mut gateway = site.gateway();
+        gateway.hello()?;
+        gateway.tools()?;
+        let (worked, answer) = gateway.call(&format!("{name}__{}", call.tool), &call.arguments())?;
+        ours.push(gateway.ms());
+        let running = containers(Some(gateway.pid()));
+        // What counts containers must see one where there is one: or their absence above means nothing.
+        let [container] = &running[..] else { return Err(format!("is in {} containers", running.len())) };
+        if !watch.hears(gateway.pid()) {
+            return Err("is in a container that nobody heard of".into());
+        }
+        let image = output("docker", &["inspect", "--format", "{{.Image}}", container]);
+        (works, said) = (works && worked, answer);
+        gateway.end();
+        bare.push(bare::first_call(&image, entry, call, &site.dir.join("bare.log"))?);
+    }
+    progress(&format!("first call: {name}"));
+    let (took, base) = (median(ours.clone()), median(bare));
+    let alone = json!({ "server": name, "tool": call.tool, "offline": call.offline, "works": works });
+    let mut row = json!({ "ms": took, "all": ours, "docker_run": base, "ratio": took / base, "answer": said });
+    row.as_object_mut().unwrap().extend(alone.as_object().cloned().unwrap());
+    Ok(row)
+}
+
+fn measure(options: &Options) -> Result<Value, String> {
+    let config: toml::Table = CONFIG.parse().map_err(|e| format!("examples/twenty.toml: {e}"))?;
+    let servers = config["servers"].as_table().ok_or("examples/twenty.toml has no servers")?;
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cold");
+    if options.dir.is_none() && std::fs::read_to_string(own.join("bulkhead.toml")).is_ok_and(|text| text != CONFIG) {
+        std::fs::remove_dir_all(&own).map_err(|e| format!("{}: {e}", own.display()))?;
+    }
+    let site = Site::at(options.dir.as_deref().unwrap_or(&own))?;
+    let (mut locks, mut wrong) = (Vec::new(), Vec::new());
+    if options.bake {
+        unbake(servers);
+        locks.push(site.lock("nothing is baked"));
+    } else if !site.dir.join("bulkhead.lock").exists() {
+        locks.push(site.lock("here for the first time"));
+    }
+    let again = tempfile::tempdir().unwrap();
+    locks.push(Site::at(again.path())?.lock("all is baked"));
+
+    let watch = Watch::start();
+    // So that the watch is surely up, and nothing below is the first of its kind.
+    let mut gateway = site.gateway();
+    gateway.hello()?;
+    let listed = json!(gateway.tools()?);
+    let locked = locked(servers, &listed);
+    let first = locked.first().and_then(|name| Some((name, calls::of(name)?))).ok_or("no server is locked")?;
+    gateway.call(&format!("{}__{}", first.0, first.1.tool), &first.1.arguments())?;
+    if !watch.hears(gateway.pid()) {
+        return Err("docker events tells nothing of a gateway's container".into());
+    }
+    gateway.end();
+
+    let cold = cold(&site, &watch, options.runs)?;
+    let seen = &cold["containers"];
+    if seen["own"] != json!([0, 0]) || seen["created"] != json!(0) {
+        wrong.push(format!("a gateway that nobody called had containers: {seen}"));
+    }
+    if locked.len() < SERVERS {
+        wrong.push(format!("only {} servers are locked", locked.len()));
+    }
+    let mut calls = BTreeMap::new();
+    for name in &locked {
+        match first_call(&site, &watch, name, &servers[name], options.rounds) {
+            Ok(row) => {
+                if row["offline"] == true && row["works"] == false {
+                    wrong.push(format!("{name}: {}", row["answer"]));
+                }
+                calls.insert(name, row);
+            }
+            Err(why) => wrong.push(format!("{name}: {why}")),
+        }
+    }
+    let calls: Vec<_> = calls.into_values().collect();
+    Ok(json!({
+        "setting": setting(), "servers": servers.len(), "locked": locked, "cold": cold, "calls": calls,
+        "locks": locks, "wrong": wrong,
+    }))
+}
+
+fn print(result: &Value) -> String {
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let rows = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let (setting, cold) = (&result["setting"], &result["cold"]);
+    let mut text = format!("bulkhead {}, Docker Engine {}\n", word(&setting["bulkhead"]), word(&setting["engine"]));
+    text += &format!("{}, {}\n", word(&setting["machine"]), word(&setting["processor"]));
+
+    let (locked, tools) = (rows(&result["locked"]).len(), rows(&cold["tools"]).len());
+    text += &format!("\na cold gateway with {locked} servers and {tools} tools, ms of {} runs\n", cold["runs"]);
+    text += &format!("{:<34}{:>10}{:>10}{:>10}{:>8}\n", "from its start until", "median", "min", "max", "ratio");
+    for row in rows(&cold["rows"]) {
+        let (median, min, max) = (number(&row["median"]), number(&row["min"]), number(&row["max"]));
+        let (what, ratio) = (word(&row["what"]), number(&row["ratio"]));
+        text += &format!("{what:<34}{median:>10.1}{min:>10.1}{max:>10.1}{ratio:>7.1}x\n");
+    }
+    let seen = &cold["containers"];
+    text += &format!(
+        "containers of these gateways: {} while they ran, {} after, {} ever created\n",
+        seen["own"][0], seen["own"][1], seen["created"]
+    );
+    text += &format!(
+        "of any gateway at the engine, at most: {} before, {} meanwhile, {} after\n",
+        seen["before"], seen["during"], seen["after"]
+    );
+
+    let calls = rows(&result["calls"]);
+    text += "\nthe first call of each, ms from the start of a gateway, medians\n";
+    text += &format!("{:<12}{:<26}{:>9}{:>12}{:>8}  {}\n", "server", "tool", "first", "docker run", "ratio", "answers");
+    for row in &calls {
+        let (ms, base, ratio) = (number(&row["ms"]), number(&row["docker_run"]), number(&row["ratio"]));
+        let answers = if row["works"] == true { "a result" } else { "an error" };
+        let (name, tool) = (word(&row["server"]), word(&row["tool"]));
+        text += &format!("{name:<12}{tool:<26}{ms:>9.0}{base:>12.0}{ratio:>7.2}x  {answers}\n");
+    }
+    if !calls.is_empty() {
+        let of = |key: &str| calls.iter().map(|row| number(&row[key])).collect::<Vec<_>>();
+        let (mut ms, mut base, mut ratio) = (of("ms"), of("docker_run"), of("ratio"));
+        for (what, share) in [("median", 0.5), ("worst", 1.0)] {
+            let at = |samples: &mut Vec<f64>| percentile(samples, share);
+            let (ms, base, ratio) = (at(&mut ms), at(&mut base), at(&mut ratio));
+            text += &format!("{what:<38}{ms:>9.0}{base:>12.0}{ratio:>7.2}x\n");
+        }
+        let over: Vec<_> = calls.iter().filter(|row| number(&row["ms"]) > GOAL).map(|r| word(&r["server"])).collect();
+        text +=
+            &format!("over the goal of {GOAL} ms: {}\n", if over.is_empty() { "none".into() } else { over.join(", ") });
+    }
+
+    let locks = rows(&result["locks"]);
+    let base = locks.last().map_or(f64::NAN, |row| number(&row["seconds"]));
+    text += "\nbulkhead lock, of all of them\n";
+    text += &format!("{:<34}{:>10}{:>14}{:>8}\n", "when", "seconds", "images made", "ratio");
+    for row in &locks {
+        let (what, seconds) = (word(&row["what"]), number(&row["seconds"]));
+        text += &format!("{what:<34}{seconds:>10.1}{:>14}{:>7.1}x\n", row["baked"], seconds / base);
+    }
+    for wrong in rows(&result["wrong"]) {
+        text += &format!("\nwrong: {}", word(&wrong));
+    }
+    text
+}
+
+fn main() -> ExitCode {
+    let refuse = |why: String, code: u8| {
+        let _ = writeln!(std::io::stderr(), "{why}");
+        ExitCode::from(code)
+    };
+    let options = match Options::read() {
+        Ok(options) => options,
+        Err(why) => return refuse(why, 2),
+    };
+    let result = match measure(&options) {
+        Ok(result) => result,
+        Err(why) => return refuse(why, 1),
+    };
+    let text = if options.json { format!("{result:#}") } else { print(&result) };
+    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+    if result["wrong"].as_array().is_some_and(Vec::is_empty) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
