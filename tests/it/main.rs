@@ -31,3 +31,4 @@ mod stress;
 mod support;
 mod tidy;
 mod tricks;
+mod twenty;
