@@ -117,7 +117,6 @@ impl Site {
 
     /// Locks all servers: seconds, and how many images were made.
     fn lock(&self, what: &str) -> Value {
-        progress(&format!("bulkhead lock: {what}"));
         let before = baked();
         let log = self.dir.join("lock.log");
         let began = Instant::now();
@@ -126,9 +125,8 @@ impl Site {
         let status = command.status().unwrap();
         let seconds = began.elapsed().as_secs_f64();
         let made = baked().difference(&before).count();
-        if !status.success() {
-            let _ = writeln!(std::io::stderr(), "bulkhead lock: {status}; see {}", log.display());
-        }
+        // Said at once: it took minutes, and what comes may fail.
+        let _ = writeln!(std::io::stderr(), "bulkhead lock: {what}: {seconds:.1} s, {made} images made, {status}");
         json!({ "what": what, "seconds": seconds, "baked": made, "code": status.code() })
     }
 }
