@@ -5,16 +5,19 @@
 //!
 //! Needs an engine and the images of `scripts/setup`. Exit codes: 0 all goals are met, 1 one is missed.
 
-use std::io::{IsTerminal as _, Write as _};
-use std::process::{Command, ExitCode};
+use std::io::Write as _;
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+mod measure;
 mod neighbour;
 mod start;
 #[path = "../../tests/isolation/support.rs"]
 #[allow(dead_code, missing_docs, reason = "the tests use more of it")]
 mod support;
+
+use measure::setting;
 
 /// The 99th percentile under stress, as a multiple of the one without.
 const P99_GOAL: f64 = 3.0;
@@ -47,44 +50,6 @@ impl Options {
     fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|word| name.contains(word.as_str()))
     }
-}
-
-/// Says on standard error how far it is.
-fn progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        let _ = writeln!(std::io::stderr(), "{text}");
-    }
-}
-
-/// The output of a command that has to succeed.
-fn output(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{program}: {e}"));
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// The value below which that share of the samples lies.
-fn percentile(samples: &mut [f64], share: f64) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[((samples.len() - 1) as f64 * share).round() as usize]
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    percentile(&mut samples, 0.5)
-}
-
-/// Where it was measured, and with what.
-fn setting() -> Value {
-    let engine = output("docker", &["version", "--format", "{{.Server.Version}}"]);
-    let shown = "{{.OperatingSystem}}, kernel {{.KernelVersion}}, cgroup {{.CgroupVersion}}, {{.NCPU}} processors";
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).map(|m| m.trim_matches(['\t', ' ', ':']));
-    json!({
-        "bulkhead": env!("CARGO_PKG_VERSION"),
-        "engine": engine,
-        "machine": output("docker", &["info", "--format", shown]),
-        "processor": model,
-    })
 }
 
 fn print(result: &Value) -> String {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Options, median, output, percentile, progress};
+use super::Options;
+use super::measure::{median, output, percentile, progress};
 
 /// The fixture server under a name of its own: tests replace theirs.
 const IMAGE: &str = "bulkhead/bench-server";

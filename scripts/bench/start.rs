@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use super::median;
+use super::measure::median;
 use super::support::{Gateway, LONG, Talk, docker, server};
 
 /// Starts of each kind.

@@ -33,3 +33,4 @@ mod stress;
 mod support;
 mod tidy;
 mod tricks;
+mod twenty;
