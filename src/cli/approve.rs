@@ -73,8 +73,8 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
         }
         return Ok(failed);
     }
-    let offered = Offered { before: &before, now: &news, full: arguments.full };
-    offered.show(env);
+    let offered = Offered { before: &before, now: &news, names: config.gateway.names, full: arguments.full };
+    offered.show(env, arguments.yes);
     let Accepted(names) = offered.ask(arguments.yes, "approve it")?;
     offered.record(&options, env, &config, &names).await?;
     let mut next = lock.clone();

@@ -51,8 +51,8 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     if survey.found.is_empty() {
         return Ok(failed);
     }
-    let offered = Offered { before: &old, now: &survey.found, full: arguments.full };
-    offered.show(env);
+    let offered = Offered { before: &old, now: &survey.found, names: config.gateway.names, full: arguments.full };
+    offered.show(env, arguments.yes);
     let count = survey.found.len();
     let gone = arguments.servers.is_empty() && old.servers.keys().any(|name| config.server(name).is_none());
     if offered.is_unchanged() && !gone {

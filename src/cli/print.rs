@@ -26,6 +26,17 @@ pub fn table(head: &[&str]) -> Table {
     table
 }
 
+/// Prints lines as they are.
+pub fn text(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Columns of the terminal, or of a page where there is none.
+pub fn width() -> usize {
+    Table::new().width().unwrap_or(WIDTH).into()
+}
+
 /// Whether results may have colours.
 pub fn colours(env: &dyn Environment) -> bool {
     io::stdout().is_terminal() && env.var("NO_COLOR").is_none_or(|v| v.is_empty())

@@ -85,7 +85,7 @@ fn a_definition_that_has_changed_is_withheld_and_shown() {
 
     let scripted = site.run(&["call", "fx", "sleep", "ms=1"]);
     assert_eq!(scripted.code, Some(3), "{scripted:?}");
-    assert!(site.prints(&["lock", "--yes"]).contains("~sleep"));
+    assert!(site.prints(&["lock", "--yes"]).contains("~ tool sleep"));
     assert_eq!(site.open().text("fx__sleep", json!({"ms": 1})), "slept 1 ms");
 }
 

@@ -112,7 +112,7 @@ async fn look_at(
         }
     };
     // What a name stands for may change; what was approved does not.
-    let same = known.is_some_and(|known| locked || known.settings.get("image") == server.settings.get("image"));
+    let same = known.is_some_and(|known| locked || known.settings.get("reference") == server.settings.get("reference"));
     if let Some(approved) = known.and_then(|known| known.image.as_ref()).filter(|id| same && **id != image.id) {
         let says = format!("{reference} was {approved:.19} when it was approved, and is {:.19} now", image.id);
         return Some(Finding::wrong(what, says, approve, Exit::Unknown));

@@ -7,13 +7,17 @@ use std::sync::Arc;
 
 use crate::app::Options;
 use crate::audit::{Audit, Redactor, ServerEvent, ServerWord};
-use crate::config::Config;
 use crate::config::env::{self, Environment};
+use crate::config::{Config, Names};
 use crate::error::{Class, Fault};
+use crate::name::{ExposedName, ServerName};
 use crate::route::lock::{Lock, LockedServer};
+use crate::route::review::{Review, State};
+use crate::route::scan::{Other, scan};
 use crate::wire::text::visible;
 
 use super::super::print;
+use super::super::review::{Look, render};
 
 /// What servers were, and what they are now.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +26,8 @@ pub struct Offered<'a> {
     pub before: &'a Lock,
     /// As it was found.
     pub now: &'a BTreeMap<String, LockedServer>,
+    /// How clients see tools.
+    pub names: Names,
     /// Whether nothing of a difference is left out.
     pub full: bool,
 }
@@ -36,22 +42,36 @@ impl Offered<'_> {
         self.now.iter().all(|(name, now)| self.before.servers.get(name) == Some(now))
     }
 
-    /// Shows what is not as it was.
-    pub fn show(&self, _env: &dyn Environment) {
-        let mut table = print::table(&["SERVER", "WHAT", "TOOLS", "NEWS"]);
-        for (name, server) in self.now {
-            let what = match (&server.package, &server.version, &server.image) {
-                (Some(package), Some(version), _) => format!("{package} {version}"),
-                (_, _, Some(image)) => format!("image {:.19}", image),
-                _ => server.kind.clone(),
-            };
-            let news = match self.before.servers.get(name) {
-                None => "new".to_owned(),
-                Some(before) => news(before, server),
-            };
-            table.add_row([name.clone(), what, server.tools.len().to_string(), news]);
+    /// Shows what is not as it was, all of it where somebody is to be asked, and what is worth a second look.
+    pub fn show(&self, env: &dyn Environment, yes: bool) {
+        let look = Look { width: print::width(), colours: print::colours(env), full: self.full };
+        let others = self.others();
+        for (name, now) in self.now {
+            let review = Review::of(self.before.servers.get(name), now);
+            let foreign = others.iter().filter(|(server, ..)| server != name);
+            let foreign: Vec<Other<'_>> =
+                foreign.map(|(server, tool, exposed)| Other { server, tool, exposed }).collect();
+            let news = if review.is_unchanged() { Vec::new() } else { scan(name, now, &foreign) };
+            // Who has said yes beforehand reads what has changed, if anything, and not all that is new.
+            let brief = yes && !self.full && review.state != State::Changed;
+            let shown = if brief { review.brief() } else { review };
+            print::text(&render(name, &shown, &news, &look));
         }
-        print::line(&table.trim_fmt());
+    }
+
+    /// The tools of all servers: the server, its own name for the tool, the name that clients see.
+    fn others(&self) -> Vec<(&str, &str, String)> {
+        let before = self.before.servers.iter().filter(|(name, _)| !self.now.contains_key(*name));
+        let all = before.chain(self.now);
+        let tools = all.flat_map(|(name, server)| server.tools.iter().map(move |tool| (name, tool)));
+        let seen = tools.map(|(name, tool)| {
+            let exposed = match (self.names, ServerName::parse(name)) {
+                (Names::Prefixed, Ok(server)) => ExposedName::prefixed(&server, &tool.name),
+                _ => ExposedName::bare(&tool.name),
+            };
+            (name.as_str(), tool.name.as_str(), exposed.to_string())
+        });
+        seen.collect()
     }
 
     /// Asks which of them are accepted: all, none, or those named.
@@ -101,11 +121,11 @@ impl Offered<'_> {
         let audit = Audit::open(&state.join(&config.audit.path), config.audit.sync, gateway, Arc::new(redactor))?;
         for name in names {
             let Some(now) = self.now.get(name) else { continue };
-            let reason = match self.before.servers.get(name) {
-                None => "new".to_owned(),
-                Some(before) if before == now => continue,
-                Some(before) => news(before, now),
-            };
+            let review = Review::of(self.before.servers.get(name), now);
+            if review.is_unchanged() {
+                continue;
+            }
+            let reason = review.summary();
             let (image, server) = (now.image.clone(), name.clone());
             let event = ServerWord::Approved;
             let event = ServerEvent { server, event, container: None, image, evidence: None, reason: Some(reason) };
@@ -113,30 +133,4 @@ impl Offered<'_> {
         }
         audit.close().await
     }
-}
-
-/// What is not as it was, in a few words.
-fn news(before: &LockedServer, now: &LockedServer) -> String {
-    let mut words = Vec::new();
-    if before.version != now.version {
-        let version = |v: &Option<String>| v.clone().unwrap_or_else(|| "?".into());
-        words.push(format!("{} -> {}", version(&before.version), version(&now.version)));
-    } else if before.image != now.image {
-        words.push("another image".into());
-    }
-    if before.config != now.config {
-        words.push("its configuration".into());
-    }
-    let hash = |server: &LockedServer, name: &str| server.tools.iter().find(|t| t.name == name).map(|t| t.hash.clone());
-    for tool in &now.tools {
-        match hash(before, &tool.name) {
-            None => words.push(format!("+{}", visible(&tool.name, 60))),
-            Some(old) if old != tool.hash => words.push(format!("~{}", visible(&tool.name, 60))),
-            Some(_) => {}
-        }
-    }
-    words.extend(
-        before.tools.iter().filter(|t| hash(now, &t.name).is_none()).map(|t| format!("-{}", visible(&t.name, 60))),
-    );
-    if words.is_empty() { "unchanged".into() } else { words.join(" ") }
 }

@@ -23,6 +23,12 @@ pub(super) fn settings(
     let mut put = |key: &str, value: String| drop(found.insert(key.to_owned(), value));
     for (key, texts) in run.iter().filter(|(_, texts)| !texts.is_empty()) {
         let plain = ["package", "with", "executable", "image", "unisolated"].contains(key);
+        // What it came to has these names in a lock.
+        let key = match *key {
+            "image" => "reference",
+            "package" => "request",
+            key => key,
+        };
         put(key, if plain { texts.join(", ") } else { counted(texts) });
     }
     if !env.is_empty() {

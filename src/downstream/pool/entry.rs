@@ -245,7 +245,7 @@ impl Entry {
     pub(super) fn approved_image(&self) -> Option<String> {
         let pinned = || {
             let pinned = lock(&self.pinned).clone()?;
-            let same = pinned.settings.get("image") == self.server.settings.get("image");
+            let same = pinned.settings.get("reference") == self.server.settings.get("reference");
             pinned.image.clone().filter(|_| same)
         };
         self.image.clone().or_else(pinned)

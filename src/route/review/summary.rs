@@ -1,6 +1,6 @@
 //! A review in one line.
 
-use super::{Change, Kind, Review, State, Weight};
+use super::{Change, Kind, Members, Review, State, Tree, Weight};
 
 impl Review {
     /// One line: `changed: version 1.2 -> 1.3, 1 setting wider, 2 tools changed`.
@@ -10,6 +10,12 @@ impl Review {
             State::New => format!("new: {}", self.offer()),
             State::Changed => format!("changed: {}", self.changes().join(", ")),
         }
+    }
+
+    /// The same with no more than says which server it is: for somebody who has said yes beforehand.
+    pub fn brief(mut self) -> Review {
+        self.facts.retain(|fact| ["package", "version", "image"].contains(&fact.what.as_str()));
+        Review { says: Members::default(), tree: Tree::default(), items: Vec::new(), moved: Vec::new(), ..self }
     }
 
     fn offer(&self) -> String {
