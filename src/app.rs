@@ -20,6 +20,7 @@ use crate::route::lock::Lock;
 use crate::route::lock::pins::Pins;
 
 pub mod control;
+pub mod locks;
 pub mod reload;
 pub mod status;
 mod watch;
@@ -115,7 +116,9 @@ impl App {
         let audit = Arc::new(Audit::open(&path, config.audit.sync, instance.clone(), redactor.clone())?);
         let engine = Arc::new(Engine::new(env::engine_candidates(env)));
         let place = std::path::absolute(&config.path).unwrap_or_else(|_| config.path.clone());
-        let owner = Owner::this_process(&instance).for_scope(&place.to_string_lossy());
+        // Before anything is made of it or kept for it: what is not known here may be removed as if nobody wanted it.
+        let keeper = locks::remember(&state, &config)?;
+        let owner = Owner::this_process(&instance).for_scope(&place.to_string_lossy()).for_keeper(&keeper);
         let config = Arc::new(config);
         let pool = Pool::new(config.clone(), basis, engine.clone(), owner.clone(), audit.clone(), redactor, host(env));
         tell_disabled(&config);

@@ -75,7 +75,7 @@ pub enum Command {
     Add(add::Arguments),
     /// Take the servers of another client's file over into the configuration
     Import(import::Arguments),
-    /// Remove what gateways that are gone left behind
+    /// Remove what gateways that are gone left behind, or images that no lock refers to
     Reap(reap::Arguments),
 }
 
@@ -100,6 +100,6 @@ pub async fn run(cli: Cli, env: Arc<dyn Environment + Send + Sync>) -> Result<Ex
         Command::Image(arguments) => image::run(options, &*env, arguments).await,
         Command::Add(arguments) => add::run(&options, &*env, &arguments),
         Command::Import(arguments) => import::run(&options, &*env, &arguments),
-        Command::Reap(arguments) => reap::run(&*env, &arguments).await,
+        Command::Reap(arguments) => reap::run(&options, &*env, &arguments).await,
     }
 }

@@ -108,6 +108,10 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     }
     if answers {
         look_for_leftovers(&engine, &mut findings).await;
+        findings.push(match super::reap::images::summary(&options, env, &engine).await {
+            Ok(says) => Finding::fine("baked images", says),
+            Err(fault) => Finding::note("baked images", fault.inward, None),
+        });
     }
     show(&findings, &attempts, arguments.json, print::colours(env));
     Ok(gravest(&findings))

@@ -1,13 +1,15 @@
-//! `bulkhead reap`: what gateways that are gone left behind.
+//! `bulkhead reap`: what gateways that are gone left behind; with `--images`, what no lock refers to any more.
 
+use crate::app::Options;
 use crate::compartment::reap::{Reaped, counted};
 use crate::compartment::{self, Engine, Owner};
 use crate::config::env::{Environment, engine_candidates};
 use crate::error::{Class, Exit, Fault};
-
 use crate::wire::text::visible;
 
 use super::print;
+
+pub mod images;
 
 /// Longest text of one item; names and labels are whatever somebody gave the engine.
 const SHOWN: usize = 400;
@@ -18,10 +20,18 @@ pub struct Arguments {
     /// Print what was removed and what was left alone as JSON
     #[arg(long)]
     json: bool,
+    /// Instead of leftovers: list baked images and volumes, and remove what no lock refers to, after a question
+    #[arg(long)]
+    images: bool,
+    #[command(flatten)]
+    collection: images::Arguments,
 }
 
 /// Removes leftovers, and says what they were and what was left alone for which reason.
-pub async fn run(env: &dyn Environment, arguments: &Arguments) -> Result<Exit, Fault> {
+pub async fn run(options: &Options, env: &dyn Environment, arguments: &Arguments) -> Result<Exit, Fault> {
+    if arguments.images {
+        return images::run(options, env, &arguments.collection, arguments.json).await;
+    }
     let engine = Engine::new(engine_candidates(env));
     let reaped = compartment::reap(&engine, &Owner::this_process("reap")).await?;
     if arguments.json {

@@ -42,6 +42,7 @@ pub struct Engine {
 
 struct Connection {
     docker: Docker,
+    address: String,
     /// Whether it is reached by a socket of this machine.
     near: bool,
     defaults: Option<Arc<Defaults>>,
@@ -182,7 +183,8 @@ impl Engine {
             match greet(address).await {
                 Ok(docker) => {
                     let near = address.starts_with("unix://");
-                    *current = Some(Connection { docker: docker.clone(), near, defaults: None });
+                    let address = address.clone();
+                    *current = Some(Connection { docker: docker.clone(), address, near, defaults: None });
                     return Ok(docker);
                 }
                 Err(State::Old(api)) => {
@@ -195,6 +197,11 @@ impl Engine {
         let tried = if tried.is_empty() { self.nowhere.clone() } else { tried.join("; ") };
         Err(Fault::new(Class::Engine, "the container engine does not answer")
             .with_inward(format!("the container engine does not answer ({tried}); start it, or set DOCKER_HOST")))
+    }
+
+    /// Where the engine is that answered last.
+    pub(super) async fn address(&self) -> Option<String> {
+        self.current.lock().await.as_ref().map(|connection| connection.address.clone())
     }
 
     /// Carries out one call within the deadline; `what` says what it is for.

@@ -36,6 +36,8 @@ pub struct Owner {
     pub principal: String,
     /// Which configuration it belongs to: two of them never share a volume because two servers have one name.
     pub scope: String,
+    /// Which state directory it acts with; empty where that is not known.
+    pub keeper: String,
 }
 
 /// Whether an owner still lives.
@@ -59,7 +61,16 @@ impl Owner {
         static PROCESS: OnceLock<(String, String, String)> = OnceLock::new();
         let pid = std::process::id();
         let (host, boot, started) = PROCESS.get_or_init(|| host::itself(pid)).clone();
-        Owner { gateway: gateway.to_owned(), host, boot, pid, started, principal: String::new(), scope: String::new() }
+        Owner {
+            gateway: gateway.to_owned(),
+            host,
+            boot,
+            pid,
+            started,
+            principal: String::new(),
+            scope: String::new(),
+            keeper: String::new(),
+        }
     }
 
     /// The same process acting for a principal.
@@ -70,6 +81,11 @@ impl Owner {
     /// The same process acting for a configuration.
     pub fn for_scope(&self, scope: &str) -> Self {
         Owner { scope: scope.to_owned(), ..self.clone() }
+    }
+
+    /// The same process acting with a state directory.
+    pub fn for_keeper(&self, keeper: &str) -> Self {
+        Owner { keeper: keeper.to_owned(), ..self.clone() }
     }
 
     /// A short stable hash that tells the volumes of one configuration and principal from another's.
@@ -103,6 +119,7 @@ impl Owner {
             started: text(STARTED)?,
             principal: text(PRINCIPAL)?,
             scope: String::new(),
+            keeper: String::new(),
         })
     }
 

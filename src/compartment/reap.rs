@@ -3,6 +3,9 @@
 //!
 //! Containers go first, for they hold the rest. What is still in use, or cannot be removed, does not keep the others, and
 //! is found again in the next round.
+//!
+//! What is meant to stay, images that were baked and volumes that servers keep things in, is another matter: [`stock`] tells
+//! what of it nothing refers to any more, and only where somebody has said so [`collect`] removes it.
 
 use std::time::SystemTime;
 
@@ -16,10 +19,18 @@ use super::Engine;
 use super::owner::Owner;
 
 mod find;
+mod images;
 mod remove;
+mod stock;
+mod usage;
 mod verdict;
+mod volumes;
+mod wanted;
 
+pub use stock::{Collected, Rules, Stock, Thing, collect, stock};
 pub use verdict::{Item, Kind};
+pub(super) use wanted::labels as kept_labels;
+pub use wanted::{KEEPER, SCOPE, Scope, Wanted, scope_key, server_key};
 
 /// What was done.
 #[derive(Debug, Default, Serialize)]

@@ -54,6 +54,7 @@ pub(super) fn owner() -> Owner {
         started: "99".into(),
         principal: "alice".into(),
         scope: "configuration".to_owned(),
+        keeper: String::new(),
     }
 }
 

@@ -67,7 +67,7 @@ impl Engine {
         let entry = self.prepared.volumes.entry(volume.name.clone()).or_default().clone();
         let mut known = entry.lock().await;
         let uid = compartment.server.uid;
-        let mut labels = HashMap::new();
+        let mut labels = super::reap::kept_labels(&compartment.owner);
         if !volume.stays {
             self.prepared.passing.insert(volume.name.clone(), compartment.owner.principal.clone());
             labels = passing::labels(compartment, self.terms().session);

@@ -57,7 +57,11 @@ async fn container(engine: &Engine, id: &str) -> Result<Gone, Fault> {
 }
 
 /// An engine says of what is in use that it is in conflict, and of a network that it is forbidden.
-async fn once<T>(engine: &Engine, kind: Kind, removal: impl Future<Output = Result<T, Error>>) -> Result<Gone, Fault> {
+pub(super) async fn once<T>(
+    engine: &Engine,
+    kind: Kind,
+    removal: impl Future<Output = Result<T, Error>>,
+) -> Result<Gone, Fault> {
     match engine.ask(&format!("remove a {kind}"), CALL, removal).await? {
         Ok(_) | Err(Refused { status: 404, .. }) => Ok(Gone::Yes),
         Err(Refused { status: 403 | 409, .. }) => Ok(Gone::InUse),
