@@ -14,6 +14,7 @@ mod engine_down;
 mod eras;
 mod flood;
 mod framing;
+mod gc;
 mod image;
 mod import;
 mod install;
