@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{Class, Fault};
 use crate::name::ServerName;
-use crate::protocol::{Era, NEWEST_HANDSHAKE, STATELESS, adapt, meta};
+use crate::protocol::{Era, NEWEST_HANDSHAKE, STATELESS, adapt, code, meta};
 use crate::route::listing::Told;
 use crate::wire::Object;
 use crate::wire::edit::quoted;
@@ -52,6 +52,15 @@ struct List {
     member: &'static str,
     /// What it is a list of.
     of: &'static str,
+}
+
+/// Whether a server that refuses a list merely has none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Optional {
+    Never,
+    /// Where it says that there is no such method: many have resources, and no templates of them.
+    WhereUnknown,
+    Always,
 }
 
 const TOOLS: List = List { capability: "tools", method: "tools/list", member: "tools", of: "tools" };
@@ -133,7 +142,8 @@ pub async fn list(peer: &Peer, greeting: &Greeting, deadline: Instant) -> Result
     let declares = |list: &List| declared.as_ref().is_some_and(|c| c.get(list.capability).is_some());
     let bare = declared.as_ref().is_none_or(|c| c.members().is_empty());
     let tools = if bare || declares(&TOOLS) {
-        pages(peer, &TOOLS, deadline, !declares(&TOOLS)).await?
+        let optional = if declares(&TOOLS) { Optional::Never } else { Optional::Always };
+        pages(peer, &TOOLS, deadline, optional).await?
     } else {
         Listed::default()
     };
@@ -143,7 +153,7 @@ pub async fn list(peer: &Peer, greeting: &Greeting, deadline: Instant) -> Result
         if !declares(list) {
             continue;
         }
-        match pages(peer, list, deadline.min(Instant::now() + BESIDE), false).await {
+        match pages(peer, list, deadline.min(Instant::now() + BESIDE), Optional::WhereUnknown).await {
             Ok(listed) => {
                 *items = listed.items;
                 warnings.extend(listed.warning);
@@ -157,8 +167,8 @@ pub async fn list(peer: &Peer, greeting: &Greeting, deadline: Instant) -> Result
 }
 
 /// Reads all pages of one list. A page that fails ends the list with a warning, and so do a cursor that comes twice and a
-/// list without end; an empty cursor is a cursor. Where the list is `optional`, a server that refuses it has none.
-async fn pages(peer: &Peer, list: &List, deadline: Instant, optional: bool) -> Result<Listed, Fault> {
+/// list without end; an empty cursor is a cursor. Where it is `optional` to have a list, a server that refuses it has none.
+async fn pages(peer: &Peer, list: &List, deadline: Instant, optional: Optional) -> Result<Listed, Fault> {
     let (mut listed, mut cursor, mut seen) = (Listed::default(), None::<String>, Vec::new());
     let of = list.of;
     for page in 0..PAGES {
@@ -166,7 +176,12 @@ async fn pages(peer: &Peer, list: &List, deadline: Instant, optional: bool) -> R
         let result = match peer.ask_within(list.method, params, left(deadline)).await {
             Ok(Answer::Result(result)) => result,
             Err(fault) if page == 0 => return Err(fault),
-            Ok(Answer::Error(_)) if page == 0 && optional => return Ok(listed),
+            Ok(Answer::Error(_)) if page == 0 && optional == Optional::Always => return Ok(listed),
+            Ok(Answer::Error(error))
+                if page == 0 && optional == Optional::WhereUnknown && is_unknown_method(&error) =>
+            {
+                return Ok(listed);
+            }
             other => {
                 listed.warning = Some(format!("page {} of its {of} failed: {}", page + 1, failure(other)));
                 return Ok(listed);
@@ -192,6 +207,12 @@ async fn pages(peer: &Peer, list: &List, deadline: Instant, optional: bool) -> R
     }
     listed.warning = Some(format!("its list of {of} has more than {PAGES} pages"));
     Ok(listed)
+}
+
+/// Whether a server says that it has no such method.
+fn is_unknown_method(error: &str) -> bool {
+    let object = Object::parse(error).ok();
+    object.is_some_and(|o| o.get("code").is_some_and(|n| n.get().parse() == Ok(code::METHOD_NOT_FOUND)))
 }
 
 fn page_params(era: Era, cursor: Option<&str>) -> Option<String> {

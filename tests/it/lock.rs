@@ -306,3 +306,42 @@ fn a_lock_that_was_edited_or_is_of_another_kind_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_server_that_cannot_tell_what_it_offers_is_not_locked() {
+    let site = Site::new(
+        &(on_host("whole", &[]) + &on_host("half", &["--tools", "5", "--page-size", "2", "--cursor", "endless"])),
+    );
+    let ran = site.run(&["lock", "--yes"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.stderr.contains("half does not tell all that it offers"), "{}", ran.stderr);
+    let lock = std::fs::read_to_string(site.path("bulkhead.lock")).unwrap();
+    assert!(lock.contains("\"whole\"") && !lock.contains("\"half\""), "{lock}");
+}
+
+#[test]
+fn prompts_templates_and_instructions_are_held_to_what_was_approved() {
+    let mut site = Site::new(&contained("fx", &["--offers", "${OFFERS}"]));
+    site.set("OFFERS", "Reads one note.");
+    site.prints(&["lock", "--yes"]);
+    let lock = std::fs::read_to_string(site.path("bulkhead.lock")).unwrap();
+    for said in
+        [r#""instructions": "Reads one note.""#, r#"{"name":"ask","hash":"#, r#"{"name":"fixture://{name}","hash":"#]
+    {
+        assert!(lock.contains(said), "{said}: {lock}");
+    }
+    site.set("OFFERS", "Reads one vote.");
+    let mut serving = site.open();
+    assert_eq!(serving.text("fx__echo", json!({})), "{}", "its tools are as they were");
+    let shown = site.server_in("fx", "changed");
+    assert_eq!(shown["withheld"], 2, "{shown}");
+    for what in ["prompt \"ask\"", "resource template \"fixture://{name}\""] {
+        assert!(shown["reason"].as_str().unwrap().contains(&format!("{what} has changed since approval")), "{shown}");
+    }
+    assert!(serving.close().status.success());
+    let shown = site.prints(&["approve", "--yes"]);
+    assert_eq!(shown.matches("Reads one [-note-]{+vote+}.").count(), 3, "{shown}");
+    let mut serving = site.open();
+    assert_eq!(serving.text("fx__echo", json!({})), "{}");
+    assert_eq!(site.server_in("fx", "ready")["withheld"], 0);
+}

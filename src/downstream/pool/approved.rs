@@ -244,6 +244,11 @@ impl Pool {
     /// What a server is now, as a lock has it; `made` is where it comes from.
     pub fn locked(&self, entry: &Entry, made: Made, instance: &Instance) -> Result<LockedServer, Fault> {
         let listing = entry.listing().unwrap_or_default();
+        // What it will list when it can would all be new.
+        if let Some(warning) = &listing.warning {
+            let text = format!("server {} does not tell all that it offers: {warning}", entry.server.name);
+            return Err(Fault::new(Class::Malformed, text));
+        }
         locked(&entry.server, made, &instance.greeting, &listing)
     }
 }

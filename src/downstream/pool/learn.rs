@@ -90,6 +90,8 @@ impl Pool {
         let deadline = Instant::now() + entry.server.start_timeout;
         match handshake::list(&instance.peer, &instance.greeting, deadline).await {
             Ok(told) => self.offer(entry, Listing::of(told)),
+            // It was ended meanwhile, by us.
+            Err(_) if instance.peer.is_closing() => {}
             Err(fault) => tracing::warn!(server = %entry.server.name, "what it offers now cannot be listed: {fault}"),
         }
     }

@@ -77,7 +77,7 @@ fn judge(what: &str, before: &LockedServer, now: &LockedServer) -> (Weight, Opti
             Some(_) => (Weight::Alarm, Some(REPLACED)),
             None => (Weight::Alarm, Some(UNHASHED)),
         },
-        "image" if now.kind == "image" && before.settings.get("image") == now.settings.get("image") => {
+        "image" if now.kind == "image" && before.settings.get("reference") == now.settings.get("reference") => {
             (Weight::Plain, Some(OTHER_IMAGE))
         }
         "content" if same_package && before.content.is_some() && before.integrity == now.integrity => {
