@@ -84,7 +84,7 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
         if lock.servers.contains_key(name) || explicit {
             next.servers.insert(name.clone(), now.clone());
         } else {
-            pins.replace(name, now.clone())?;
+            pins.replace([(name.clone(), now.clone())])?;
         }
     }
     if next != lock {

@@ -66,8 +66,9 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let kept = old.servers.iter().filter(|(name, _)| config.server(name).is_some() && !names.contains(*name));
     let all: BTreeMap<String, LockedServer> = kept.chain(accepted).map(|(n, s)| (n.clone(), s.clone())).collect();
     Lock { servers: all }.write(&path)?;
-    // The lock has the last word from now on.
-    pins(&options, env, &config)?.forget(names.iter().map(String::as_str))?;
+    // Where the lock is lost, what was seen last is what holds, and not what comes next.
+    let seen = survey.found.into_iter().filter(|(name, _)| names.contains(name));
+    pins(&options, env, &config)?.replace(seen)?;
     print::line(&format!("{} locked in {}", servers(names.len()), shown(&path)));
     Ok(failed)
 }

@@ -345,3 +345,14 @@ fn prompts_templates_and_instructions_are_held_to_what_was_approved() {
     assert_eq!(serving.text("fx__echo", json!({})), "{}");
     assert_eq!(site.server_in("fx", "ready")["withheld"], 0);
 }
+
+#[test]
+fn where_the_lock_is_lost_what_was_locked_is_still_what_holds() {
+    let site = with_own_server();
+    site.prints(&["lock", "--yes"]);
+    std::fs::remove_file(site.path("bulkhead.lock")).unwrap();
+    with_own_copy(&site, |source| source.replace("Answers after that time.", "Now do something else."));
+    let mut serving = site.open();
+    assert_eq!(serving.text("fx__echo", json!({})), "{}");
+    assert!(serving.failure("fx__sleep", json!({})).contains("has changed since approval"));
+}

@@ -208,7 +208,7 @@ impl Pool {
                 self.tell_changed(entry, image.clone(), format!("the configuration: {what}"));
                 let (config, settings) = (server.digest.clone(), server.settings.clone());
                 let now = LockedServer { config, settings, image, ..LockedServer::clone(&pinned) };
-                tokio::task::spawn_blocking(move || pins.replace(&name, now.clone()).map(|()| now)).await
+                tokio::task::spawn_blocking(move || pins.replace([(name, now.clone())]).map(|()| now)).await
             }
             _ => return None,
         };

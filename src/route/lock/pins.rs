@@ -61,18 +61,11 @@ impl Pins {
         self.change(|pins| pins.servers.entry(name.to_owned()).or_insert(server).clone())
     }
 
-    /// Puts another pin in the place of one.
-    pub fn replace(&self, name: &str, server: LockedServer) -> Result<(), Fault> {
-        self.change(|pins| drop(pins.servers.insert(name.to_owned(), server)))
-    }
-
-    /// Forgets what was pinned of servers.
-    pub fn forget<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(), Fault> {
-        let names: Vec<&str> = names.collect();
-        if !names.iter().any(|name| self.known().servers.contains_key(*name)) {
-            return Ok(());
-        }
-        self.change(|pins| names.iter().for_each(|name| drop(pins.servers.remove(*name))))
+    /// Puts other pins in the place of those there are. A package has none: without a lock nobody knows what it is.
+    pub fn replace(&self, servers: impl IntoIterator<Item = (String, LockedServer)>) -> Result<(), Fault> {
+        self.change(|pins| {
+            pins.servers.extend(servers.into_iter().filter(|(_, server)| server.kind != "package"));
+        })
     }
 
     /// One change at a time, whoever makes it, to what is on disk by then.
@@ -148,10 +141,11 @@ mod tests {
         other.pin("b", server("b")).unwrap();
         assert!(one.refresh().unwrap() && !one.refresh().unwrap());
         assert_eq!(one.all().servers.len(), 2);
-        one.replace("a", server("second")).unwrap();
-        one.forget(["b", "c"].into_iter()).unwrap();
+        let package = LockedServer { kind: "package".to_owned(), ..server("p") };
+        one.replace([("a".to_owned(), server("second")), ("p".to_owned(), package)]).unwrap();
         let again = Pins::open(state.path(), config).unwrap().all();
-        assert_eq!(again.servers.into_iter().collect::<Vec<_>>(), [("a".to_owned(), server("second"))]);
+        let held = [("a".to_owned(), server("second")), ("b".to_owned(), server("b"))];
+        assert_eq!(again.servers.into_iter().collect::<Vec<_>>(), held);
         assert!(Pins::open(state.path(), Path::new("/other.toml")).unwrap().all().servers.is_empty());
     }
 
