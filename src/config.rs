@@ -25,9 +25,12 @@ pub mod import;
 pub mod mounts;
 mod quantity;
 mod reader;
+pub mod registry;
 pub mod resolve;
 #[cfg(test)]
 mod testing;
+
+pub use registry::Registry;
 
 /// The whole configuration, resolved.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct Config {
     pub total: Total,
     /// `[audit]`.
     pub audit: Audit,
+    /// `[registry]`: where packages are baked from.
+    pub registry: Registry,
     /// `[servers.*]`, in the order of the file.
     pub servers: Vec<Server>,
     /// What of the file was not taken over as written although nothing is wrong with it; to be logged.

@@ -32,6 +32,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         limits: _,
         total: _,
         audit: Audit { path, arguments, sync },
+        // What is baked is not baked by a gateway.
+        registry: _,
         servers: _,
         notes: _,
     } = new;

@@ -26,6 +26,7 @@ mod gateway;
 mod image;
 mod limits;
 mod package;
+mod registry;
 mod run;
 mod server;
 mod settings;
@@ -101,6 +102,7 @@ fn meaning(path: &Path, digest: String, table: &Table, env: &dyn Environment, si
     let surroundings =
         Surroundings { env, guard: &guard, idle_stop: gateway.idle_stop, limits: limits.base, total: limits.total };
     let mut notes = Vec::new();
+    let registry = registry::registry(root.table("registry"), env, &mut notes);
     let servers = servers(&mut root, syntax, &surroundings, &mut notes, sink);
     root.finish();
     let config = Config {
@@ -111,6 +113,7 @@ fn meaning(path: &Path, digest: String, table: &Table, env: &dyn Environment, si
         limits: limits.roles,
         total: limits.total,
         audit,
+        registry,
         servers,
         notes,
     };
