@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use serde_json::value::RawValue;
 
 use crate::app::{App, Options};
 use crate::compartment::Engine;
-use crate::compartment::bake::bake;
+use crate::compartment::bake::{self, Order, bake};
 use crate::config::env::Environment;
-use crate::config::{Config, Run, Runner, Server, Total};
+use crate::config::{Config, Registry, Run, Runner, Server, Total};
 use crate::downstream::pool::{Basis, Entry, Made};
-use crate::error::Fault;
+use crate::error::{Class, Fault};
 use crate::flow::Caller;
 use crate::name::Principal;
 use crate::route::lock::{Lock, LockedServer};
@@ -44,6 +45,21 @@ pub struct Sources<'a> {
     pub update: bool,
 }
 
+impl<'a> Sources<'a> {
+    /// What was locked of a server, if its package is to be baked by that: the same one is asked for, with the same beside.
+    fn of(&self, server: &Server) -> Option<&'a LockedServer> {
+        let before = self.lock.servers.get(server.name.as_str()).filter(|before| !before.tree.is_empty());
+        let same = |before: &LockedServer| {
+            ["request", "with"].iter().all(|key| before.settings.get(*key) == server.settings.get(*key))
+        };
+        before.filter(|before| !self.update && same(before))
+    }
+}
+
+fn raw(line: String) -> Result<Box<RawValue>, Fault> {
+    RawValue::from_string(line).map_err(|error| Fault::new(Class::Bug, format!("a package cannot be locked: {error}")))
+}
+
 /// Looks at servers. One that fails leaves the others done.
 pub async fn survey(
     options: &Options,
@@ -54,7 +70,7 @@ pub async fn survey(
     engine: &Engine,
 ) -> Result<Survey, Fault> {
     let bars = Bars::start();
-    let made = make(engine, servers, sources, &bars).await;
+    let made = make(engine, &config.registry, servers, sources, &bars).await;
     let mut survey = Survey::default();
     let mut ready = BTreeMap::new();
     for (name, outcome) in made {
@@ -71,13 +87,14 @@ pub async fn survey(
 /// Finds or bakes the image of every server, several at once.
 async fn make(
     engine: &Engine,
+    registry: &Registry,
     servers: &[Server],
     sources: Sources<'_>,
     bars: &Bars,
 ) -> Vec<(String, Result<Made, Fault>)> {
     let jobs = servers.iter().map(|server| async move {
         let bar = bars.add(server.name.as_str());
-        let outcome = image(engine, server, sources, &bar).await;
+        let outcome = image(engine, registry, server, sources, &bar).await;
         bar.done(match &outcome {
             Ok(_) => "image ready".to_owned(),
             Err(fault) => format!("failed: {}", fault.outward),
@@ -87,11 +104,25 @@ async fn make(
     stream::iter(jobs.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await
 }
 
-async fn image(engine: &Engine, server: &Server, _sources: Sources<'_>, bar: &Bar) -> Result<Made, Fault> {
+async fn image(
+    engine: &Engine,
+    registry: &Registry,
+    server: &Server,
+    sources: Sources<'_>,
+    bar: &Bar,
+) -> Result<Made, Fault> {
     match &server.run {
         Run::Package(package) => {
             let docker = engine.docker().await?;
-            let baked = bake(&docker, &server.name, package, RUNTIME, &|line| bar.say(line)).await?;
+            let before = sources.of(server);
+            let tree: Vec<String> =
+                before.iter().flat_map(|before| &before.tree).map(|package| package.get().to_owned()).collect();
+            let locked = before.and_then(|before| {
+                let (integrity, content) = (before.integrity.as_deref(), before.content.as_deref());
+                Some(bake::Locked { version: before.version.as_deref()?, integrity, tree: &tree, content })
+            });
+            let order = Order { server: &server.name, package, registry, locked };
+            let baked = bake(&docker, &order, RUNTIME, &|line| bar.say(line)).await?;
             let runner = match package.runner {
                 Runner::Npx => "npx",
                 Runner::Uvx => "uvx",
@@ -101,7 +132,8 @@ async fn image(engine: &Engine, server: &Server, _sources: Sources<'_>, bar: &Ba
                 package: Some(format!("{runner}:{}", baked.name)),
                 version: Some(baked.version),
                 integrity: baked.integrity,
-                ..Made::default()
+                content: Some(baked.content),
+                tree: baked.tree.into_iter().map(raw).collect::<Result<_, _>>()?,
             })
         }
         Run::Image { reference, .. } => Ok(Made { image: Some(engine.image(reference).await?.id), ..Made::default() }),

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::settings::Settings;
+use super::tree::Tree;
 use super::{recipe, words};
 use crate::config::{Package, Runner};
 use crate::error::{Class, Fault};
@@ -19,18 +21,21 @@ pub(super) struct Inputs<'a> {
     version: Option<&'a str>,
 }
 
-/// The same with an exact version.
+/// The same with an exact version, and all that comes with it.
 pub(super) struct Pinned {
     pub version: String,
+    pub tree: Tree,
     /// Lower-case hex of SHA-256 over all of it.
     pub hash: String,
 }
 
-/// What the script inside the build is to do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+/// What the script is to do.
+#[derive(Clone, Copy)]
+pub(super) enum Task<'a> {
+    /// Find everything that comes with the package.
     Resolve,
-    Install,
+    /// Install that.
+    Install(&'a Pinned),
 }
 
 // === impl Inputs ===
@@ -60,18 +65,13 @@ impl<'a> Inputs<'a> {
         format!("{}:{}", self.runner(), self.package.name)
     }
 
-    /// The version asked for, where it names one release and no other.
-    pub fn exact_version(&self) -> Option<&'a str> {
-        self.version.filter(|v| self.package.runner == Runner::Uvx || words::is_full_semver(v))
-    }
-
     /// The version as the registry is asked for it.
     pub fn asked(&self) -> &'a str {
         self.version.unwrap_or("latest")
     }
 
-    /// With the version that was found for it, on that runtime image.
-    pub fn pin(&self, runtime: &str, version: &str) -> Result<Pinned, Fault> {
+    /// With the version and the tree that were found or locked, on that runtime image.
+    pub fn pin(&self, runtime: &str, version: &str, tree: Tree) -> Result<Pinned, Fault> {
         check_version(version)?;
         let mut with = self.package.with.clone();
         with.sort();
@@ -81,26 +81,38 @@ impl<'a> Inputs<'a> {
             version,
             with,
             self.package.executable,
+            tree.lines(),
             recipe::script(self.package.runner),
-            recipe::work_file("", &recipe::Labels::new(), self.package.runner),
+            recipe::DIGEST,
             recipe::seal_file("", "", &[]),
         ]);
         let hash = crate::hex(&Sha256::digest(everything.to_string()));
-        Ok(Pinned { version: version.to_owned(), hash })
+        Ok(Pinned { version: version.to_owned(), tree, hash })
     }
 
-    /// The file that tells the script what to do, to be answered on a line that begins with `marker`.
-    pub fn instructions(&self, mode: Mode, version: &str, marker: &str) -> Value {
+    /// The line that tells the script what to do, to be answered on one that begins with `marker`.
+    pub fn order(&self, task: Task<'_>, settings: &Settings, marker: &str) -> Value {
         let npx = self.package.runner == Runner::Npx;
+        let (mode, version, tree) = match task {
+            Task::Resolve => ("resolve", self.asked(), Vec::new()),
+            Task::Install(pinned) => ("install", &*pinned.version, pinned.tree.packages()),
+        };
         let newest = version == "latest" && !npx;
-        json!({
-            "mode": if mode == Mode::Resolve { "resolve" } else { "install" },
+        let mut order = settings.members();
+        let own = json!({
+            "mode": mode,
             "marker": marker,
             "name": self.package.name,
             "version": if newest { "" } else { version },
             "with": if npx { npm_extras(&self.package.with) } else { json!(self.package.with) },
             "executable": self.package.executable,
-        })
+            "tree": tree,
+            "digest": recipe::DIGEST,
+        });
+        if let (Some(order), Value::Object(own)) = (order.as_object_mut(), own) {
+            order.extend(own);
+        }
+        order
     }
 
     fn runner(&self) -> &'static str {
@@ -147,6 +159,11 @@ mod tests {
         Package { runner, name: name.to_owned(), version, with: vec![], args: vec![], executable: None }
     }
 
+    fn tree(name: &str) -> Tree {
+        let line = json!({"name": name, "version": "1", "sha256": ["0".repeat(64)]}).to_string();
+        Tree::locked(Runner::Uvx, &[line]).unwrap()
+    }
+
     fn with(runner: Runner, with: &str) -> Package {
         Package { with: vec![with.to_owned()], ..package(runner, "x", None) }
     }
@@ -166,7 +183,7 @@ mod tests {
             let fault = Inputs::check(&package).err().unwrap();
             assert_eq!(fault.class, Class::Usage);
         }
-        assert!(Inputs::check(&fine).unwrap().pin("sha256:1", &hostile).is_err());
+        assert!(Inputs::check(&fine).unwrap().pin("sha256:1", &hostile, tree("a")).is_err());
     }
 
     #[test]
@@ -189,24 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_full_version_is_exact() {
-        let exact = |runner, version| {
-            Inputs::check(&package(runner, "x", Some(version))).unwrap().exact_version() == Some(version)
-        };
-        for version in ["1.2.3", "1.2.3-rc.1", "2026.8.31+b"] {
-            assert!(exact(Runner::Npx, version), "{version}");
-        }
-        for version in ["1", "1.2", "1.x.3", "next", "latest"] {
-            assert!(!exact(Runner::Npx, version), "{version}");
-        }
-        assert!(exact(Runner::Uvx, "1.2") && !exact(Runner::Uvx, "latest"));
-    }
-
-    #[test]
     fn every_input_changes_the_hash_and_their_order_does_not() {
         let base = Package { with: vec!["a".into(), "b".into()], ..package(Runner::Uvx, "x", None) };
         let hash = |package: &Package, runtime: &str, version: &str| {
-            Inputs::check(package).unwrap().pin(runtime, version).unwrap().hash
+            Inputs::check(package).unwrap().pin(runtime, version, tree("a")).unwrap().hash
         };
         let first = hash(&base, "sha256:1", "1.0");
         assert_eq!(first, hash(&Package { with: vec!["b".into(), "a".into()], ..base.clone() }, "sha256:1", "1.0"));
@@ -214,6 +217,7 @@ mod tests {
         for other in [
             hash(&base, "sha256:2", "1.0"),
             hash(&base, "sha256:1", "1.1"),
+            Inputs::check(&base).unwrap().pin("sha256:1", "1.0", tree("b")).unwrap().hash,
             hash(&Package { with: vec![], ..base.clone() }, "sha256:1", "1.0"),
             hash(&Package { name: "y".into(), ..base.clone() }, "sha256:1", "1.0"),
             hash(&Package { runner: Runner::Npx, ..base.clone() }, "sha256:1", "1.0"),
@@ -226,7 +230,8 @@ mod tests {
     #[test]
     fn a_tag_is_one_that_every_engine_takes() {
         let tag = |server: &str, version: &str| {
-            let pinned = Pinned { version: version.to_owned(), hash: "0123456789abcdef".to_owned() };
+            let hash = "0123456789abcdef".to_owned();
+            let pinned = Pinned { version: version.to_owned(), tree: tree("a"), hash };
             pinned.tag(&ServerName::parse(server).unwrap())
         };
         assert_eq!(tag("My.Srv (dev)", "1.0+cpu"), "bulkhead/server-my-srv-dev:1.0-cpu-0123456789ab");

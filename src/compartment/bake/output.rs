@@ -4,19 +4,25 @@ use std::collections::VecDeque;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::executable::Program;
+use super::hidden::Hidden;
 use crate::text::visible;
 
 /// Lines kept for the text of a failure.
 const TAIL: usize = 12;
 /// Longest line; the rest of it is dropped.
 const LINE_MAX: usize = 64 * 1024;
+/// Longest answer: that of a tree of some ten thousand packages.
+const ANSWER_MAX: usize = 16 << 20;
 
 /// What the script found when it was asked for a version.
 #[derive(Debug, Deserialize)]
 pub(super) struct Resolved {
     pub version: String,
+    /// All packages that come with it, as the registry's own tools list them.
+    pub tree: Vec<Map<String, Value>>,
 }
 
 /// What the script installed.
@@ -28,17 +34,31 @@ pub(super) struct Installed {
     pub programs: Vec<Program>,
     /// Packages of the tree that have an install script, which did not run.
     pub held: Vec<String>,
+    /// SHA-256 over everything that was installed, lower-case hex.
+    pub content: String,
 }
 
 /// Why the script gave up.
 #[derive(Deserialize)]
 struct Failed {
     failed: String,
+    why: Option<Why>,
+}
+
+/// A reason that something can be done about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::compartment) enum Why {
+    /// The registry does not know who asks.
+    Login,
+    /// Something is not what is locked.
+    Bytes,
 }
 
 /// The output of one build.
 pub(in crate::compartment) struct Output {
     marker: String,
+    hidden: Hidden,
     pending: String,
     tail: VecDeque<String>,
     answer: Option<String>,
@@ -47,7 +67,12 @@ pub(in crate::compartment) struct Output {
 impl Output {
     /// The script's answer is the line that begins with `marker`, which no package can know.
     pub fn new(marker: &str) -> Self {
-        Output { marker: format!("{marker} "), pending: String::new(), tail: VecDeque::new(), answer: None }
+        Output::hiding(marker, Hidden::default())
+    }
+
+    /// The same, of which nobody sees what is hidden.
+    pub fn hiding(marker: &str, hidden: Hidden) -> Self {
+        Output { marker: format!("{marker} "), hidden, pending: String::new(), tail: VecDeque::new(), answer: None }
     }
 
     /// Takes a chunk, and hands every line worth showing to `show`.
@@ -57,7 +82,8 @@ impl Output {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
-            if self.pending.len() + text.len() <= LINE_MAX {
+            let most = if self.pending.starts_with(&self.marker) { ANSWER_MAX } else { LINE_MAX };
+            if self.pending.len() + text.len() <= most {
                 self.pending.push_str(text);
             }
             if ends {
@@ -72,10 +98,25 @@ impl Output {
         serde_json::from_str(self.answer.as_deref()?).ok()
     }
 
+    /// Whether the script has answered.
+    pub fn is_answered(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    /// Whether a secret is in the answer: a registry has put it where it would be kept.
+    pub fn tells_a_secret(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| self.hidden.is_in(answer))
+    }
+
     /// Why it failed, in the script's words, or else in the last line of the build.
     pub fn reason(&self) -> Option<String> {
-        let told = self.answer::<Failed>().map(|f| visible(&clean(&f.failed), LINE_MAX));
+        let told = self.answer::<Failed>().map(|f| visible(&clean(&self.hidden.out_of(&f.failed)), LINE_MAX));
         told.or_else(|| self.tail.back().cloned())
+    }
+
+    /// What kind of reason the script gave, if it gave one.
+    pub fn why(&self) -> Option<Why> {
+        self.answer::<Failed>()?.why
     }
 
     /// The last useful lines.
@@ -92,7 +133,7 @@ impl Output {
         if is_noise(&line) {
             return;
         }
-        let line = visible(&line, LINE_MAX);
+        let line = visible(&self.hidden.out_of(&line), LINE_MAX);
         show(&line);
         if self.tail.len() == TAIL {
             self.tail.pop_front();
@@ -143,9 +184,32 @@ mod tests {
 
     #[test]
     fn an_answer_is_found_however_it_is_cut_and_is_not_shown() {
-        let (output, shown) = feed(&["Step 1/2 : FROM x\n", "added 1\nm", "1 {\"version\":", "\"1.0\"}\n ---> abc\n"]);
+        let (output, shown) =
+            feed(&["Step 1/2 : FROM x\n", "added 1\nm", "1 {\"tree\":[],\"version\":", "\"1.0\"}\n ---> abc\n"]);
         assert_eq!(output.answer::<Resolved>().unwrap().version, "1.0");
         assert_eq!(shown, ["added 1"]);
+    }
+
+    #[test]
+    fn an_answer_may_be_longer_than_a_line_and_nothing_else_may() {
+        let tree = format!("m1 {{\"version\":\"1\",\"tree\":[{{\"x\":\"{}\"}}]}}\n", "y".repeat(2 * LINE_MAX));
+        let pieces: Vec<&str> = [&tree[..10], &tree[10..LINE_MAX], &tree[LINE_MAX..]].to_vec();
+        assert!(feed(&pieces).0.answer::<Resolved>().is_some());
+    }
+
+    #[test]
+    fn no_secret_is_shown_or_told_as_a_reason() {
+        let shown = RefCell::new(Vec::new());
+        let mut output = Output::hiding("m1", Hidden::new(["s3cr3t-t0ken"]));
+        output.feed(
+            "npm error //r/:s3cr3t-t0ken\nm1 {\"failed\":\"with s3cr3t-t0ken\",\"why\":\"login\"}\n",
+            &|line| {
+                shown.borrow_mut().push(line.to_owned());
+            },
+        );
+        assert_eq!((shown.into_inner(), output.tail()), (vec!["npm error //r/:(hidden)".to_owned()], output.tail()));
+        assert_eq!((output.reason().unwrap().as_str(), output.why()), ("with (hidden)", Some(Why::Login)));
+        assert!(output.tells_a_secret() && output.is_answered());
     }
 
     #[test]
@@ -170,7 +234,7 @@ mod tests {
         assert_eq!(shown[0], r"a\u{202e}b\u{ad}c\u{2066}\u{e0041}\u{200b}d");
         assert_eq!(shown[1], "naïve 日本語 ❤\u{fe0f}");
         assert_eq!(output.tail(), shown);
-        let (output, _) = feed(&["m1 {\"version\":\"1\u{202e}\",\"failed\":\"x\u{202e}\"}\n"]);
+        let (output, _) = feed(&["m1 {\"tree\":[],\"version\":\"1\u{202e}\",\"failed\":\"x\u{202e}\"}\n"]);
         assert_eq!(output.answer::<Resolved>().unwrap().version, "1\u{202e}");
         assert_eq!(output.reason().unwrap(), r"x\u{202e}");
     }

@@ -1,22 +1,26 @@
-//! The two build contexts, as tar archives. Pure.
+//! What runs where packages are installed, and the build that seals them. Pure.
 //!
-//! Nothing in these Dockerfiles comes from a configuration except the program to start, which stands there as JSON.
+//! Nothing in the Dockerfile comes from a configuration except the program to start, which stands there as JSON.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::context::Context;
 use crate::config::Runner;
 
 /// Who the server is, and who installs it. In another container, and without any privilege there either.
-const USER: &str = "10001:10001";
+pub(super) const USER: &str = "10001:10001";
+const UID: u64 = 10001;
+
+/// What says which content an installation has.
+pub(super) const DIGEST: &str = include_str!("content.py");
 
 /// What is on the containers and passing images of a bake, in one order.
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// The script that resolves and installs.
+/// The script that resolves and installs, order by order.
 pub(super) fn script(runner: Runner) -> &'static str {
     match runner {
         Runner::Npx => include_str!("npx.mjs"),
@@ -24,16 +28,27 @@ pub(super) fn script(runner: Runner) -> &'static str {
     }
 }
 
-/// A build that runs the script with these instructions, on the image `runtime`.
-pub(super) fn work(runtime: &str, labels: &Labels, runner: Runner, instructions: &Value) -> io::Result<Vec<u8>> {
-    let (_, file) = interpreter(runner);
-    let mut context = Context::new();
-    context.file("Dockerfile", work_file(runtime, labels, runner).as_bytes())?;
-    context.folder("server")?;
-    context.folder("bake")?;
-    context.file(&format!("bake/{file}"), script(runner).as_bytes())?;
-    context.file("bake/inputs.json", instructions.to_string().as_bytes())?;
-    context.finish()
+/// The program of the container that packages are installed in. Neither the order nor anything secret is in it.
+pub(super) fn command(runner: Runner) -> Vec<String> {
+    let before: &[&str] = match runner {
+        Runner::Npx => &["node", "--input-type=module", "--eval"],
+        // Without the folder it runs in among the places that modules are looked for.
+        Runner::Uvx => &["python3", "-P", "-c"],
+    };
+    before.iter().copied().chain([script(runner)]).map(str::to_owned).collect()
+}
+
+/// The folder that packages are installed into, as their user's own, for a container that has none yet.
+pub(super) fn home() -> io::Result<Vec<u8>> {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Directory);
+    header.set_mode(0o755);
+    header.set_uid(UID);
+    header.set_gid(UID);
+    header.set_size(0);
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_data(&mut header, "opt/server", io::empty())?;
+    archive.into_inner()
 }
 
 /// A build that puts what the image `installed` holds onto `runtime`, and has `command` as its entry point.
@@ -41,22 +56,6 @@ pub(super) fn seal(runtime: &str, installed: &str, command: &[String]) -> io::Re
     let mut context = Context::new();
     context.file("Dockerfile", seal_file(runtime, installed, command).as_bytes())?;
     context.finish()
-}
-
-/// The labels come first: each container of the build carries what the steps before it set. JSON is how they are quoted.
-pub(super) fn work_file(runtime: &str, labels: &Labels, runner: Runner) -> String {
-    let (program, file) = interpreter(runner);
-    let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={}", json!(value))).collect();
-    let labels = labels.join(" ");
-    format!(
-        "FROM {runtime}\n\
-         LABEL {labels}\n\
-         COPY --chown={USER} bake /bake\n\
-         COPY --chown={USER} server /opt/server\n\
-         USER {USER}\n\
-         WORKDIR /bake\n\
-         RUN [\"{program}\", \"/bake/{file}\"]\n"
-    )
 }
 
 /// Copied rather than built upon: what the installation left elsewhere stays behind, and root owns the files without a
@@ -72,18 +71,9 @@ pub(super) fn seal_file(runtime: &str, installed: &str, command: &[String]) -> S
     )
 }
 
-fn interpreter(runner: Runner) -> (&'static str, &'static str) {
-    match runner {
-        Runner::Npx => ("node", "npx.mjs"),
-        Runner::Uvx => ("python3", "uvx.py"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
-
-    use serde_json::json;
 
     use super::*;
 
@@ -99,26 +89,50 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_a_file_and_nowhere_else() {
-        let instructions = json!({"name": "x\"; RUN id"});
-        let labels = [("org.bulkhead.bake", "b"), ("org.bulkhead.role", "bake")];
-        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let context = work("sha256:1", &labels, Runner::Npx, &instructions).unwrap();
-        assert_eq!(context, work("sha256:1", &labels, Runner::Npx, &instructions).unwrap());
-        let files = read(&context);
-        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["Dockerfile", "server", "bake", "bake/npx.mjs", "bake/inputs.json"]);
-        assert_eq!(
-            files[0].1,
-            "FROM sha256:1\n\
-             LABEL org.bulkhead.bake=\"b\" org.bulkhead.role=\"bake\"\n\
-             COPY --chown=10001:10001 bake /bake\n\
-             COPY --chown=10001:10001 server /opt/server\n\
-             USER 10001:10001\n\
-             WORKDIR /bake\n\
-             RUN [\"node\", \"/bake/npx.mjs\"]\n"
-        );
-        assert_eq!(files[4].1, r#"{"name":"x\"; RUN id"}"#);
+    fn the_folder_is_its_users_own() {
+        let home = home().unwrap();
+        let mut archive = tar::Archive::new(&home[..]);
+        let entry = archive.entries().unwrap().next().unwrap().unwrap();
+        assert_eq!((entry.path().unwrap().to_str().unwrap(), entry.header().mode().unwrap()), ("opt/server", 0o755));
+        assert_eq!((entry.header().uid().unwrap(), entry.header().gid().unwrap()), (UID, UID));
+        assert_eq!(USER, format!("{UID}:{UID}"));
+    }
+
+    #[test]
+    fn the_content_depends_on_what_is_there_and_not_on_when_it_was_written() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let content = || {
+            let python = std::process::Command::new("python3").args(["-c", DIGEST]).arg(dir.path()).output().unwrap();
+            assert!(python.status.success(), "{python:?}");
+            String::from_utf8(python.stdout).unwrap().trim().to_owned()
+        };
+        std::fs::create_dir(at("a")).unwrap();
+        std::fs::write(at("a/f"), "x").unwrap();
+        symlink("f", at("a/l")).unwrap();
+        let first = content();
+        assert!(first.len() == 64 && first.bytes().all(|b| b.is_ascii_hexdigit()), "{first}");
+        let file = std::fs::File::options().write(true).open(at("a/f")).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(content(), first);
+        let mut seen = vec![first.clone()];
+        let changes: [&dyn Fn(); 5] = [
+            &|| std::fs::write(at("a/f"), "y").unwrap(),
+            &|| std::fs::set_permissions(at("a/f"), std::fs::Permissions::from_mode(0o755)).unwrap(),
+            &|| std::fs::rename(at("a/f"), at("a/g")).unwrap(),
+            &|| std::fs::create_dir(at("b")).unwrap(),
+            &|| {
+                std::fs::remove_file(at("a/l")).unwrap();
+                symlink("g", at("a/l")).unwrap();
+            },
+        ];
+        for change in changes {
+            change();
+            let now = content();
+            assert!(!seen.contains(&now));
+            seen.push(now);
+        }
     }
 
     #[test]

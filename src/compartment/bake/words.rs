@@ -39,13 +39,6 @@ pub(super) fn pypi_extra(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && !text.contains(char::is_control)
 }
 
-/// `1.2.3`, with or without what may follow: one release, where `1.2` would be many.
-pub(super) fn is_full_semver(text: &str) -> bool {
-    let core = text.split(['-', '+']).next().unwrap_or_default();
-    let numbers: Vec<&str> = core.split('.').collect();
-    numbers.len() == 3 && numbers.iter().all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
