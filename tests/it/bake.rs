@@ -8,18 +8,19 @@ use bollard::Docker;
 use bollard::query_parameters::{
     BuildImageOptionsBuilder, ListContainersOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
 };
-use bulkhead::compartment::bake::{Baked, bake};
-use bulkhead::config::{Package, Runner};
+use bulkhead::compartment::bake::{Baked, Locked, Order, bake};
+use bulkhead::config::{Package, Registry, Runner};
 use bulkhead::error::{Class, Fault};
 use bulkhead::name::ServerName;
 use futures_util::StreamExt as _;
 use tokio::sync::Notify;
 
 use crate::support::Turn;
+use crate::support::engine::docker as docker_says;
 
-const RUNTIME: &str = "bulkhead/runtime";
+pub const RUNTIME: &str = "bulkhead/runtime";
 
-fn docker() -> Docker {
+pub fn docker() -> Docker {
     Docker::connect_with_local_defaults().expect("an engine")
 }
 
@@ -33,22 +34,23 @@ files = {
     f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 }
 files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-with zipfile.ZipFile("/tmp/hostile-1.0-py3-none-any.whl", "w") as wheel:
+with zipfile.ZipFile("/opt/hostile-1.0-py3-none-any.whl", "w") as wheel:
     for name, text in files.items():
         wheel.writestr(name, text)
 "#;
 
 /// A runtime image of this test alone: nothing was ever baked onto it, and all that is goes with it.
-struct Runtime {
-    id: String,
+pub struct Runtime {
+    pub id: String,
     label: String,
 }
 
 impl Runtime {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let label = format!("org.bulkhead.test={}", uuid::Uuid::new_v4().simple());
-        let dockerfile =
-            format!("FROM {RUNTIME}\nLABEL {label}\nCOPY wheel.py /tmp/\nRUN [\"python3\", \"/tmp/wheel.py\"]\n");
+        let dockerfile = format!(
+            "FROM {RUNTIME}\nLABEL {label}\nUSER 0\nCOPY wheel.py /opt/\nRUN [\"python3\", \"/opt/wheel.py\"]\n"
+        );
         let mut context = tar::Builder::new(Vec::new());
         for (path, content) in [("Dockerfile", dockerfile.as_str()), ("wheel.py", HOSTILE_WHEEL)] {
             let mut header = tar::Header::new_gnu();
@@ -64,7 +66,14 @@ impl Runtime {
         Runtime { id, label }
     }
 
-    async fn clear(self) {
+    /// How many images were baked onto it.
+    pub fn baked(&self) -> usize {
+        let filters = [format!("label={}", self.label), "label=org.bulkhead.content".to_owned()];
+        let args = filters.iter().flat_map(|filter| ["--filter", filter]);
+        docker_says(&["images", "--quiet"].into_iter().chain(args).collect::<Vec<_>>()).lines().count()
+    }
+
+    pub async fn clear(self) {
         let force = RemoveImageOptionsBuilder::new().force(true).build();
         for image in images(&self.label).await {
             docker().remove_image(&image, Some(force.clone()), None).await.unwrap();
@@ -79,18 +88,36 @@ async fn images(label: &str) -> Vec<String> {
     listed.into_iter().map(|image| image.id).collect()
 }
 
-fn package(runner: Runner, name: &str, version: Option<&str>) -> Package {
+pub fn package(runner: Runner, name: &str, version: Option<&str>) -> Package {
     let version = version.map(str::to_owned);
     Package { runner, name: name.to_owned(), version, with: vec![], args: vec![], executable: None }
 }
 
 async fn bake_on(runtime: &str, server: &str, package: &Package) -> (Result<Baked, Fault>, Vec<String>) {
+    bake_from(&Registry::default(), None, runtime, server, package).await
+}
+
+/// A bake with what it said.
+pub async fn bake_from(
+    registry: &Registry,
+    locked: Option<Locked<'_>>,
+    runtime: &str,
+    server: &str,
+    package: &Package,
+) -> (Result<Baked, Fault>, Vec<String>) {
     // The test that counts the containers of bakes is alone while it does.
     let _turn = Turn::shared();
     let lines = Mutex::new(Vec::new());
     let server = ServerName::parse(server).unwrap();
-    let baked = bake(&docker(), &server, package, runtime, &|line| lines.lock().unwrap().push(line.to_owned())).await;
+    let order = Order { server: &server, package, registry, locked };
+    let baked = bake(&docker(), &order, runtime, &|line| lines.lock().unwrap().push(line.to_owned())).await;
     (baked, lines.into_inner().unwrap())
+}
+
+/// What a lock keeps of a bake.
+pub fn locked(baked: &Baked) -> Locked<'_> {
+    let (version, integrity) = (&*baked.version, baked.integrity.as_deref());
+    Locked { version, integrity, tree: &baked.tree, content: Some(&baked.content) }
 }
 
 #[tokio::test]
@@ -122,7 +149,7 @@ async fn a_pypi_package_becomes_an_image_that_is_found_again() {
 async fn no_code_of_a_package_runs_while_it_is_baked() {
     let runtime = Runtime::new().await;
     let mut package = package(Runner::Uvx, "idna", Some("3.10"));
-    package.with = vec!["hostile @ file:///tmp/hostile-1.0-py3-none-any.whl".to_owned()];
+    package.with = vec!["hostile @ file:///opt/hostile-1.0-py3-none-any.whl".to_owned()];
     package.executable = Some("python".to_owned());
     let (baked, _) = bake_on(&runtime.id, "hostile", &package).await;
     assert_eq!(baked.unwrap().executable, "python");
@@ -141,12 +168,38 @@ async fn an_npm_package_becomes_an_image_and_the_newest_version_is_written_down(
     let pinned = package(Runner::Npx, "@modelcontextprotocol/server-memory", Some(&baked.version));
     let (again, lines) = bake_on(&runtime.id, "memory", &pinned).await;
     assert!(again.unwrap().reused);
-    assert!(!lines.iter().any(|l| l.contains("resolving")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("already baked")), "{lines:?}");
 
     let image = docker().inspect_image(&baked.image).await.unwrap();
     let entry = image.config.unwrap().entrypoint.unwrap();
     assert!(entry[0].ends_with("/node") && entry[1].starts_with("/opt/server/node_modules/"), "{entry:?}");
     runtime.clear().await;
+}
+
+#[tokio::test]
+async fn the_same_lock_is_the_same_content_wherever_and_whenever_it_is_baked() {
+    let mut python = package(Runner::Uvx, "mcp-python", Some("0.1.4"));
+    python.with = vec!["mcp<2".to_owned()];
+    let node = package(Runner::Npx, "@modelcontextprotocol/server-memory", None);
+    for package in [python, node] {
+        let (one, other) = (Runtime::new().await, Runtime::new().await);
+        let (first, _) = bake_on(&one.id, "first", &package).await;
+        let first = first.unwrap();
+        assert!(first.tree.len() > 10 && first.tree.iter().all(|line| !line.contains(['\n', '\r'])), "{first:?}");
+        assert_eq!(first.content.len(), 64);
+        let (second, lines) =
+            bake_from(&Registry::default(), Some(locked(&first)), &other.id, "second", &package).await;
+        let second = second.unwrap();
+        assert!(!second.reused && !lines.iter().any(|line| line.contains("resolving")), "{lines:?}");
+        assert_eq!((&second.content, &second.tree), (&first.content, &first.tree));
+        assert_eq!(second.integrity, first.integrity);
+        // What was done is found by the lock, without asking any registry.
+        let (again, lines) = bake_from(&Registry::default(), Some(locked(&first)), &other.id, "second", &package).await;
+        assert_eq!(again.unwrap(), Baked { reused: true, ..second });
+        assert!(lines.iter().all(|line| line.ends_with("already baked")), "{lines:?}");
+        one.clear().await;
+        other.clear().await;
+    }
 }
 
 #[tokio::test]
@@ -176,7 +229,9 @@ async fn what_no_registry_has_is_a_fault_that_says_so() {
 async fn a_runtime_image_that_is_absent_is_named() {
     let server = ServerName::parse("s").unwrap();
     let package = package(Runner::Npx, "x", Some("1.0.0"));
-    let fault = bake(&docker(), &server, &package, "bulkhead/absent", &|_| ()).await.unwrap_err();
+    let (registry, locked) = (Registry::default(), None);
+    let order = Order { server: &server, package: &package, registry: &registry, locked };
+    let fault = bake(&docker(), &order, "bulkhead/absent", &|_| ()).await.unwrap_err();
     assert_eq!(fault.class, Class::Engine);
     assert!(fault.outward.contains("\"bulkhead/absent\""), "{fault:?}");
 }
@@ -188,9 +243,11 @@ async fn a_bake_that_is_dropped_leaves_no_container() {
     let installing = Notify::new();
     let server = ServerName::parse("dropped").unwrap();
     let package = package(Runner::Npx, "@modelcontextprotocol/server-memory", None);
+    let (registry, locked) = (Registry::default(), None);
+    let order = Order { server: &server, package: &package, registry: &registry, locked };
     let note = |_: &str| installing.notify_one();
     tokio::select! {
-        _ = bake(&docker, &server, &package, RUNTIME, &note) => panic!("it ended before it was dropped"),
+        _ = bake(&docker, &order, RUNTIME, &note) => panic!("it ended before it was dropped"),
         () = async { installing.notified().await; container(&docker, true).await } => (),
     }
     container(&docker, false).await;

@@ -28,6 +28,7 @@ mod network;
 mod others;
 mod reach;
 mod reap;
+mod registry;
 mod reload;
 mod roles;
 mod stress;

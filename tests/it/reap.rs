@@ -161,6 +161,12 @@ fn what_a_killed_bake_left_is_reaped_and_a_running_one_is_not() {
     assert!(lock.try_wait().unwrap().is_none(), "the bake goes on");
     lock.kill().unwrap();
     lock.wait().unwrap();
+    // Nobody waits for it any more, so it asks registries for nothing any more.
+    wait_until("the end of its container", PATIENCE, || {
+        let running =
+            |id: &String| try_docker(&["inspect", "--format", "{{.State.Running}}", id]).is_ok_and(|r| r == "true");
+        !of_bake(pid).0.iter().any(running)
+    });
     wait_until("nothing of the killed bake", PATIENCE, || {
         site.prints(&["reap"]);
         let (containers, images) = of_bake(pid);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 pub mod dialling;
 pub mod engine;
 pub mod namespaces;
+pub mod registry;
 pub mod second_engine;
 pub mod serving;
 pub mod site;
