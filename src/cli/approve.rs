@@ -47,10 +47,12 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     chosen.retain(|server| !arguments.servers.is_empty() || known(server));
     let unbaked =
         |server: &&Server| matches!(server.run, Run::Package(_)) && !lock.servers.contains_key(server.name.as_str());
-    if let Some(server) = chosen.iter().find(unbaked) {
-        let name = &server.name;
-        return Err(Fault::new(Class::Usage, format!("server {name} is not locked yet; run: bulkhead lock {name}")));
+    let told = |server: &Server| format!("server {0} is not locked yet; run: bulkhead lock {0}", server.name);
+    if let Some(server) = chosen.iter().find(unbaked).filter(|_| !arguments.servers.is_empty()) {
+        return Err(Fault::new(Class::Usage, told(server)));
     }
+    chosen.iter().filter(unbaked).for_each(|server| tracing::warn!("{}", told(server)));
+    chosen.retain(|server| !unbaked(&server));
     if chosen.is_empty() {
         print::line("nothing was approved before, so nothing can have changed; to pin all servers: bulkhead lock");
         return Ok(Exit::Fine);
@@ -62,7 +64,8 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
         tracing::error!(server = %name, "not approved: {}", fault.inward);
     }
     let failed = survey.failed.values().next().map_or(Exit::Fine, |first: &Fault| first.class.exit());
-    let mut before = pinned.clone();
+    // Where approval is explicit, what was pinned was approved by nobody.
+    let mut before = if explicit { Lock::default() } else { pinned.clone() };
     before.servers.extend(lock.servers.clone());
     let changed = |(name, now): &(&String, &LockedServer)| before.servers.get(*name) != Some(*now);
     let news: BTreeMap<String, LockedServer> =
@@ -77,20 +80,21 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     offered.show(env, arguments.yes);
     let Accepted(names) = offered.ask(arguments.yes, "approve it")?;
     offered.record(&options, env, &config, &names).await?;
-    let mut next = lock.clone();
-    for name in &names {
-        let Some(now) = news.get(name) else { continue };
-        // What nobody has locked stays pinned, so that a lock appears only where somebody has asked for one.
-        if lock.servers.contains_key(name) || explicit {
-            next.servers.insert(name.clone(), now.clone());
-        } else {
-            pins.replace([(name.clone(), now.clone())])?;
+    // What nobody has locked stays pinned, so that a lock appears only where somebody has asked for one.
+    let to_lock = |name: &&String| lock.servers.contains_key(*name) || explicit;
+    let accepted: Vec<(String, LockedServer)> =
+        names.iter().filter_map(|name| Some((name.clone(), news.get(name)?.clone()))).collect();
+    let locked: Vec<_> = accepted.iter().filter(|(name, _)| to_lock(&name)).cloned().collect();
+    if !locked.is_empty() {
+        pins.write_lock(&path, &lock, locked, |_| true)?;
+    }
+    pins.replace(accepted)?;
+    let of =
+        |in_lock: bool| names.iter().filter(|name| to_lock(name) == in_lock).cloned().collect::<Vec<_>>().join(", ");
+    for (who, place) in [(of(true), format!(" in {}", shown(&path))), (of(false), String::new())] {
+        if !who.is_empty() {
+            print::line(&format!("{who} approved{place}"));
         }
     }
-    if next != lock {
-        next.write(&path)?;
-    }
-    let place = if next == lock { "what is pinned".to_owned() } else { shown(&path) };
-    print::line(&format!("{} approved in {place}", names.iter().cloned().collect::<Vec<_>>().join(", ")));
     Ok(failed)
 }

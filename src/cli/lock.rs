@@ -1,14 +1,12 @@
 //! `bulkhead lock`: resolve and bake packages, start every server once, list what it offers, show it, ask, and write
 //! `bulkhead.lock`.
 
-use std::collections::BTreeMap;
-
 use crate::app::{Options, configuration, lock_path, pins, shown};
 use crate::compartment::Engine;
 use crate::config::env::{Environment, engine_candidates};
 use crate::config::{Config, Server};
 use crate::error::{Class, Exit, Fault};
-use crate::route::lock::{Lock, LockedServer};
+use crate::route::lock::Lock;
 
 use super::print;
 
@@ -44,9 +42,10 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let engine = Engine::new(engine_candidates(env));
     let sources = Sources { lock: &old, update: arguments.update };
     let survey = survey(&options, env, &config, &chosen, sources, &engine).await?;
-    for (name, fault) in &survey.failed {
-        tracing::error!(server = %name, "not locked: {}", fault.inward);
-    }
+    let failures: Vec<String> =
+        survey.failed.iter().map(|(n, fault)| format!("{n} is not locked: {}", fault.inward)).collect();
+    // Last of all, or it would stand far above where somebody looks.
+    let _told = Told(failures);
     let failed = survey.failed.into_values().next().map_or(Exit::Fine, |first: Fault| first.class.exit());
     if survey.found.is_empty() {
         return Ok(failed);
@@ -62,15 +61,24 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let Accepted(names) = offered.ask(arguments.yes, "write the lock")?;
     offered.record(&options, env, &config, &names).await?;
     let accepted = survey.found.iter().filter(|(name, _)| names.contains(*name));
+    let accepted = accepted.map(|(name, server)| (name.clone(), server.clone()));
+    let pins = pins(&options, env, &config)?;
     // Others keep what was approved before, as far as they still exist.
-    let kept = old.servers.iter().filter(|(name, _)| config.server(name).is_some() && !names.contains(*name));
-    let all: BTreeMap<String, LockedServer> = kept.chain(accepted).map(|(n, s)| (n.clone(), s.clone())).collect();
-    Lock { servers: all }.write(&path)?;
+    pins.write_lock(&path, &old, accepted, |name| config.server(name).is_some())?;
     // Where the lock is lost, what was seen last is what holds, and not what comes next.
     let seen = survey.found.into_iter().filter(|(name, _)| names.contains(name));
-    pins(&options, env, &config)?.replace(seen)?;
+    pins.replace(seen)?;
     print::line(&format!("{} locked in {}", servers(names.len()), shown(&path)));
     Ok(failed)
+}
+
+/// Failures that are told once all else is.
+struct Told(Vec<String>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|failure| tracing::error!("{failure}"));
+    }
 }
 
 fn servers(count: usize) -> String {

@@ -22,6 +22,11 @@ impl Bars {
         Bars(std::io::stderr().is_terminal().then(MultiProgress::new))
     }
 
+    /// Plain lines, wherever they go.
+    pub fn none() -> Self {
+        Bars(None)
+    }
+
     /// One more, with a name in front.
     pub fn add(&self, name: &str) -> Bar {
         let style = ProgressStyle::with_template("{spinner} {prefix:20!} {wide_msg}").ok();

@@ -83,7 +83,8 @@ impl Page {
     /// A line of ours, at an indent.
     fn say(&mut self, indent: usize, tone: Tone, text: &str) {
         self.lines.begin(indent);
-        self.lines.put(tone, text);
+        // A name of a server's that goes on in another line would look like one of ours.
+        self.lines.put(tone, &text.replace('\n', "\\u{a}"));
         self.lines.end();
     }
 

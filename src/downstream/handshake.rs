@@ -20,6 +20,8 @@ use super::peer::{Answer, Peer};
 const PAGES: usize = 100;
 /// Items kept of one list.
 const ITEMS: usize = 10_000;
+/// Bytes of all that a server may offer: it is kept in the lock, and one server must not fill that of all.
+const OFFER: usize = 16 << 20;
 /// How long the lists beside the tools may take: nobody waits for a server whose tools are known.
 const BESIDE: Duration = Duration::from_secs(5);
 
@@ -161,6 +163,11 @@ pub async fn list(peer: &Peer, greeting: &Greeting, deadline: Instant) -> Result
             Err(fault) if peer.ended().is_some() => return Err(fault),
             Err(fault) => warnings.push(format!("its {} cannot be listed: {}", list.of, fault.inward)),
         }
+    }
+    let said = [&told.tools, &told.prompts, &told.templates].into_iter().flatten().map(String::len).sum::<usize>();
+    if said + told.instructions.as_ref().map_or(0, String::len) > OFFER {
+        let text = format!("a server offers more than {} MiB of definitions", OFFER >> 20);
+        return Err(Fault::new(Class::TooLarge, text));
     }
     told.warning = (!warnings.is_empty()).then(|| warnings.join("; "));
     Ok(told)

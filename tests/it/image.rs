@@ -230,7 +230,7 @@ fn an_image_of_ones_own_is_built_for_the_server_that_uses_it_and_again_when_its_
     own.write("word", "two");
     let third = build(&[]);
     assert!(third["state"] == "built" && third["image"] != first["image"], "{third}");
-    assert!(third["notes"].to_string().contains("keeps the former image"), "{third}");
+    assert!(third["notes"].to_string().contains("does not start until you run: bulkhead approve"), "{third}");
     assert_eq!(build(&["--fresh"])["state"], "built");
     for former in [&first["image"], &third["image"]] {
         let _ = try_docker(&["image", "rm", "--force", former.as_str().unwrap()]);

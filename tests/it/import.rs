@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::site::Ran;
 use crate::support::{Site, repository};
@@ -307,5 +307,27 @@ fn a_server_is_added_by_the_same_way() {
     {
         let ran = with_command(&site, args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {ran:?}");
+    }
+}
+
+/// Nobody who takes a file over has looked at it for what its servers may reach.
+#[test]
+fn what_a_file_lets_its_own_servers_reach_is_refused_by_name() {
+    for (key, value) in [
+        ("egress", json!(["*.example.org:443"])),
+        ("host_ports", json!([22])),
+        ("network", json!("bridge")),
+        ("mounts", json!([{"host": "/srv", "at": "/srv", "write": true}])),
+        ("writable_root", json!(true)),
+        ("min_role", json!("guest")),
+        ("secrets", json!({"X": "file:/srv/key"})),
+    ] {
+        let site = Site::new("");
+        let file =
+            json!({"mcpServers": {"a": {"command": "npx", "args": ["-y", "p@1.0.0"], "bulkhead": {key: value}}}});
+        std::fs::write(site.path("theirs.json"), file.to_string()).unwrap();
+        let ran = site.run(&["import", site.path("theirs.json").to_str().unwrap()]);
+        assert_eq!(ran.code, Some(2), "{key}: {ran:?}");
+        assert!(ran.stdout.contains(&format!("it gives itself \"{key}\"")), "{key}: {}", ran.stdout);
     }
 }

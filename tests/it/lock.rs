@@ -356,3 +356,72 @@ fn where_the_lock_is_lost_what_was_locked_is_still_what_holds() {
     assert_eq!(serving.text("fx__echo", json!({})), "{}");
     assert!(serving.failure("fx__sleep", json!({})).contains("has changed since approval"));
 }
+
+#[test]
+fn a_server_that_never_lists_whole_is_held_to_what_it_did_list() {
+    let endless = ["--tools", "5", "--page-size", "2", "--cursor", "endless"];
+    let site = with_own_server();
+    let command = format!("[\"python3\", \"-u\", {:?}]", site.path("server.py"));
+    site.configure(&format!("[servers.fx]\nunisolated = \"a test\"\ncommand = {command}\nargs = {endless:?}\n"));
+    site.prints(&["tools"]);
+    with_own_copy(&site, |source| source.replace("Answers after that time.", "Now do something else."));
+    let mut serving = site.open();
+    assert_eq!(serving.text("fx__echo", json!({})), "{}");
+    assert!(serving.failure("fx__sleep", json!({})).contains("has changed since approval"));
+}
+
+#[test]
+fn one_server_cannot_fill_the_lock_of_all() {
+    let site = with_own_server();
+    with_own_copy(&site, |source| {
+        source.replace("\"Answers after that time.\"", "\"Answers after that time.\" * 1_000_000")
+    });
+    let told = site.run(&["call", "fx", "echo"]);
+    assert_eq!(told.code, Some(5), "{told:?}");
+    assert!(told.stderr.contains("more than 16 MiB of definitions"), "{}", told.stderr);
+}
+
+#[test]
+fn two_that_lock_at_once_lose_nothing() {
+    let site = Site::new(&(contained("a", &["--slow-init", "1500"]) + &on_host("b", &[])));
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| site.run(&["lock", "--yes", "a"]).code);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert_eq!(site.run(&["lock", "--yes", "b"]).code, Some(0));
+        assert_eq!(slow.join().unwrap(), Some(0));
+    });
+    let lock = std::fs::read_to_string(site.path("bulkhead.lock")).unwrap();
+    assert!(lock.contains("\"a\": {") && lock.contains("\"b\": {"), "{lock}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_no_lock_that_never_was() {
+    let site = Site::new(&on_host("fx", &[]));
+    std::os::unix::fs::symlink("elsewhere.lock", site.path("bulkhead.lock")).unwrap();
+    let ran = site.run(&["tools"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("bulkhead.lock"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_kind_in_the_lock_is_that_of_the_configuration() {
+    let site = Site::new(&contained("fx", &[]));
+    site.prints(&["lock", "--yes"]);
+    let path = site.path("bulkhead.lock");
+    let lock = std::fs::read_to_string(&path).unwrap();
+    let image = lock.lines().find(|line| line.contains("\"image\": ")).unwrap().to_owned() + "\n";
+    let edited = lock.replace("\"kind\": \"image\"", "\"kind\": \"remote\"").replace(&image, "");
+    std::fs::write(&path, edited).unwrap();
+    is_held(&site, "echo", "its entry in the configuration");
+}
+
+#[test]
+fn what_was_only_pinned_has_to_be_approved_once_that_is_asked_for() {
+    let site = Site::new(&on_host("fx", &[]));
+    site.prints(&["tools"]);
+    site.configure(&("[gateway]\napproval = \"explicit\"\n".to_owned() + &on_host("fx", &[])));
+    assert!(site.open().failure("fx__echo", json!({})).contains("is not approved"));
+    assert!(site.prints(&["approve", "--yes"]).contains("fx approved in"));
+    assert_eq!(site.open().text("fx__echo", json!({})), "{}");
+}

@@ -79,9 +79,9 @@ pub async fn survey(
             Err(fault) => drop(survey.failed.insert(name, fault)),
         }
     }
-    let listed = list(options, env, config, ready, &mut survey, &bars).await;
     bars.clear();
-    listed.map(|()| survey)
+    // The log says what starts, and its lines and bars would get into each other's way.
+    list(options, env, config, ready, &mut survey, &Bars::none()).await.map(|()| survey)
 }
 
 /// Finds or bakes the image of every server, several at once.

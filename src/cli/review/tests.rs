@@ -191,3 +191,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_name_cannot_go_on_as_a_line_of_ours() {
+    let forged = r#"{"name":"search\n~ tool list\n- tool old","inputSchema":{"type":"object"}}"#;
+    let shown = render("notes", &Review::of(Some(&server(&[])), &server(&[forged])), &[], &LOOK);
+    assert!(!shown.lines().any(|line| line.trim_start().starts_with("~ tool")), "{shown}");
+    assert!(shown.contains("\\u{a}~ tool list"), "{shown}");
+}

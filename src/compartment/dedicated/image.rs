@@ -64,7 +64,10 @@ pub async fn build(engine: &Engine, recipe: &Recipe, fresh: bool, progress: Prog
     let image = made?;
     let mut built = Built { notes: notes(&image, stands_on), ..described(&image, State::Built)? };
     if former.is_some_and(|former| former.id != image.id) {
-        built.notes.push("a server that was locked keeps the former image until you run: bulkhead lock".to_owned());
+        built.notes.push(
+            "a server that was approved with the former image does not start until you run: bulkhead approve"
+                .to_owned(),
+        );
     }
     Ok(built)
 }

@@ -20,6 +20,9 @@ use super::super::handshake::Greeting;
 use super::super::instance::{Confinement, Instance};
 use super::{Basis, Entry, LAST_WORDS, Pool, lock};
 
+/// Lines about one listing in the log; a server can change thousands of definitions at once, again and again.
+const NOTES: usize = 10;
+
 /// Why nothing of a server may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Held {
@@ -86,7 +89,7 @@ impl Standing {
         };
         let package = matches!(server.run, Run::Package(_));
         match (lock.servers.get(name), pins.get(name)) {
-            (Some(locked), _) if locked.config == server.digest => Standing {
+            (Some(locked), _) if locked.config == server.digest && locked.kind == server.run.kind() => Standing {
                 image: locked.image.clone(),
                 approved: Some(Arc::new(Listing::approved(locked))),
                 ..Standing::default()
@@ -172,8 +175,12 @@ impl Pool {
             taken
         };
         if news {
-            for note in served.notes() {
+            let notes = served.notes();
+            for note in notes.iter().take(NOTES) {
                 tracing::warn!(server = %entry.server.name, "{note}");
+            }
+            if notes.len() > NOTES {
+                tracing::warn!(server = %entry.server.name, "and {} more like these", notes.len() - NOTES);
             }
             if !served.withheld.is_empty() {
                 let withheld: Vec<String> = served.withheld.iter().map(ToString::to_string).collect();
@@ -196,8 +203,7 @@ impl Pool {
         let name = server.name.as_str().to_owned();
         let pinned = lock(&entry.pinned).clone();
         let done = match pinned {
-            // Half a list would make the other half look new the next time.
-            None if first && live.warning.is_some() => return None,
+            // Half a list, too: otherwise a server that never lists whole would never be held to anything.
             None if first => {
                 let seen = locked(server, Made { image, ..Made::default() }, greeting, live);
                 tokio::task::spawn_blocking(move || pins.pin(&name, seen?)).await

@@ -14,7 +14,8 @@ const LARGEST: u64 = 64 << 20;
 impl Lock {
     /// Reads the file; `None` where there is none.
     pub fn read(path: &Path) -> Result<Option<Lock>, Fault> {
-        if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        // Of the name itself: a link that leads nowhere is no lock that never was.
+        if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Ok(None);
         }
         let shown = path.display().to_string();
@@ -31,6 +32,10 @@ impl Lock {
         let text = self.to_text();
         // What cannot be read again is not written: a server may well list two tools of one name.
         parse(&text).map_err(|wrong| Fault::new(Class::Malformed, format!("cannot lock {wrong}")))?;
+        if text.len() as u64 > LARGEST {
+            let text = format!("cannot lock so much: the file would be larger than {} MiB", LARGEST >> 20);
+            return Err(Fault::new(Class::TooLarge, text));
+        }
         // It is committed and read by others, whatever the umask says; nothing in it is secret.
         replace(path, text.as_bytes(), Rights::Mode(0o644)).map_err(|error| fault("write", path, &error))
     }

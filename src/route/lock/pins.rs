@@ -3,10 +3,11 @@
 //!
 //! Several gateways can meet a server for the first time at once; the one that writes first decides for all.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
@@ -15,6 +16,9 @@ use crate::error::{Class, Fault};
 
 /// Where the files are, below the state directory.
 const FOLDER: &str = "pins";
+
+/// How long another writer is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The pins of one configuration.
 #[derive(Debug)]
@@ -68,6 +72,33 @@ impl Pins {
         })
     }
 
+    /// Puts servers into the lock at `path` as it is by then, if it still says of them what it did when they were looked at,
+    /// and takes out those that `keep` is against. One writer at a time; the new lock is returned.
+    pub fn write_lock(
+        &self,
+        path: &Path,
+        before: &Lock,
+        accepted: impl IntoIterator<Item = (String, LockedServer)>,
+        keep: impl Fn(&str) -> bool,
+    ) -> Result<Lock, Fault> {
+        let _alone = alone(&self.path).map_err(|error| {
+            Fault::new(Class::Usage, format!("the lock cannot be written: {}: {error}", self.path.display()))
+        })?;
+        let mut lock = Lock::read(path)?.unwrap_or_default();
+        lock.servers.retain(|name, _| keep(name));
+        for (name, server) in accepted {
+            if lock.servers.get(&name) != before.servers.get(&name) {
+                let text = format!(
+                    "server {name} was locked by somebody else meanwhile, so nothing was written; run it again"
+                );
+                return Err(Fault::new(Class::Usage, text));
+            }
+            lock.servers.insert(name, server);
+        }
+        lock.write(path)?;
+        Ok(lock)
+    }
+
     /// One change at a time, whoever makes it, to what is on disk by then.
     fn change<T>(&self, change: impl FnOnce(&mut Lock) -> T) -> Result<T, Fault> {
         let _alone = alone(&self.path).map_err(|error| {
@@ -99,8 +130,18 @@ fn alone(path: &Path) -> io::Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     create_folder(folder)?;
     let guard = fs::OpenOptions::new().create(true).append(true).open(folder.join("guard"))?;
-    guard.lock()?;
-    Ok(guard)
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match guard.try_lock() {
+            Ok(()) => return Ok(guard),
+            Err(TryLockError::Error(error)) => return Err(error),
+            // Whoever has it may be stopped, and must not hold up everybody else.
+            Err(TryLockError::WouldBlock) if Instant::now() > end => {
+                return Err(io::Error::other("another process does not let go of it"));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
 }
 
 #[cfg(unix)]

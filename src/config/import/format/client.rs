@@ -66,6 +66,7 @@ fn normal(place: &str, node: &Node, inputs: &Inputs, notes: &mut Vec<String>) ->
         }
     }
     source(&mut entry)?;
+    gives_itself_nothing(&entry)?;
     if let Some((key, why)) = REFUSED.iter().find(|(key, _)| entry.get(key).is_some()) {
         return Err(format!("{key:?} cannot be taken over: {why}"));
     }
@@ -88,6 +89,19 @@ fn normal(place: &str, node: &Node, inputs: &Inputs, notes: &mut Vec<String>) ->
     match whole.value {
         Value::Table(entry) => Ok(entry),
         _ => Err(wrong(place, "a table", node)),
+    }
+}
+
+/// What lets more in or out than the defaults do, or reads what lies here.
+const WIDENING: [&str; 9] =
+    ["network", "egress", "host_ports", "egress_limits", "mounts", "writable_root", "user", "min_role", "secrets"];
+
+/// A file of another client is no place from which reach is given: nobody has looked at it for that.
+fn gives_itself_nothing(entry: &Table) -> Result<(), String> {
+    let Some(Value::Table(inner)) = entry.get("bulkhead").map(|inner| &inner.node.value) else { return Ok(()) };
+    match WIDENING.into_iter().find(|key| inner.get(key).is_some()) {
+        Some(key) => Err(format!("it gives itself {key:?}; write that into the configuration yourself")),
+        None => Ok(()),
     }
 }
 
