@@ -194,7 +194,9 @@ fn a_configuration_and_a_running_gateway_refer_to_images_as_a_lock_does() {
     let site = yard.locked("bulkhead/server-served:1-0");
     let serving = site.open();
     assert_eq!(site.server("fx")["image"], *served);
+    // The lock, and what was kept of it as a pin.
     std::fs::remove_file(site.path("bulkhead.lock")).unwrap();
+    std::fs::remove_dir_all(site.path("state/pins")).unwrap();
     site.configure(&server("fx", "bulkhead/server-named:1-0"));
 
     let said = reap(&site, &[]);
