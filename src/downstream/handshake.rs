@@ -183,6 +183,11 @@ async fn pages(peer: &Peer, list: &List, deadline: Instant, optional: Optional) 
         let result = match peer.ask_within(list.method, params, left(deadline)).await {
             Ok(Answer::Result(result)) => result,
             Err(fault) if page == 0 => return Err(fault),
+            // A line that was cut, as by an engine that ends: what it offers is not known, and is not nothing.
+            Ok(answer @ (Answer::Malformed(_) | Answer::TooLarge(_))) if page == 0 => {
+                let text = format!("its list of {of} cannot be read: {}", failure(Ok(answer)));
+                return Err(Fault::new(Class::Malformed, text));
+            }
             Ok(Answer::Error(_)) if page == 0 && optional == Optional::Always => return Ok(listed),
             Ok(Answer::Error(error))
                 if page == 0 && optional == Optional::WhereUnknown && is_unknown_method(&error) =>

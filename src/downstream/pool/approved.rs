@@ -158,7 +158,11 @@ impl Pool {
         let live = Listing::of(told);
         let first = lock(&entry.stock.offer).is_first();
         if let Some(pinned) = self.pin(entry, greeting, image, &live, first).await {
-            lock(&entry.stock.offer).approve(Some(Arc::new(Listing::approved(&pinned))));
+            let mut offer = lock(&entry.stock.offer);
+            offer.approve(Some(Arc::new(Listing::approved(&pinned))));
+            // Within the lock: whoever sees that it is listed finds it in what is made of all lists, too.
+            self.changed();
+            drop(offer);
         }
         self.offer(entry, live);
     }
@@ -203,6 +207,8 @@ impl Pool {
         let name = server.name.as_str().to_owned();
         let pinned = lock(&entry.pinned).clone();
         let done = match pinned {
+            // Nothing is what a server that fails lists, and is no offer to hold it to.
+            None if first && live.warning.is_some() && live.tools.is_empty() => return None,
             // Half a list, too: otherwise a server that never lists whole would never be held to anything.
             None if first => {
                 let seen = locked(server, Made { image, ..Made::default() }, greeting, live);
