@@ -77,6 +77,13 @@ pub fn lock_path(config: &Config) -> PathBuf {
     config.path.with_file_name(LOCK)
 }
 
+/// What keeps the secrets of a configuration out of texts.
+pub fn redactor(config: &Config) -> Result<Redactor, Fault> {
+    let secrets: Vec<_> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
+    Redactor::new(&secrets)
+        .map_err(|e| Fault::new(Class::Usage, format!("the secrets are too large to be kept out of texts: {e}")))
+}
+
 /// What was first seen of servers under a configuration.
 pub fn pins(options: &Options, env: &dyn Environment, config: &Config) -> Result<Pins, Fault> {
     let place = std::path::absolute(&config.path).unwrap_or_else(|_| config.path.clone());
@@ -107,11 +114,8 @@ impl App {
     ) -> Result<App, Fault> {
         let state = env::state_dir(options.state.as_deref(), env);
         let instance = uuid::Uuid::now_v7().simple().to_string();
-        let secrets: Vec<_> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
-        let redactor = Redactor::new(&secrets)
-            .map_err(|e| Fault::new(Class::Usage, format!("the secrets are too large to be kept out of texts: {e}")))?;
         // One for all that is written of servers: what a reload adds, everybody knows at once.
-        let redactor = Arc::new(redactor);
+        let redactor = Arc::new(redactor(&config)?);
         let path = state.join(&config.audit.path);
         let audit = Arc::new(Audit::open(&path, config.audit.sync, instance.clone(), redactor.clone())?);
         let engine = Arc::new(Engine::new(env::engine_candidates(env)));

@@ -186,8 +186,8 @@ impl Gateway {
         if !decision.allow {
             return Ok(Some(Reply::Unknown));
         }
-        if let Some(fault) = found.unapproved() {
-            return Err(fault);
+        if let Some(why) = &found.held {
+            return Err(target::unapproved(entry, tool, why));
         }
         let name = &entry.server.name;
         if admitted.as_ref().is_none_or(|(of, _)| of != name) {
@@ -203,12 +203,12 @@ impl Gateway {
             return Ok(None);
         }
         // The definition may have turned out to be another than the approved one when the instance started.
-        let own = Target::Own { server: name.as_str(), tool };
-        match target::look_up(&self.now(), &own) {
-            Some(again) if again.held.is_none() => {}
-            _ if !self.is_in_force(now) => {}
-            Some(again) => return again.unapproved().map_or(Ok(None), Err),
-            None => return Ok(Some(Reply::Unknown)),
+        let met = self.now();
+        if met.catalog.find_own(found.place, tool).is_none() && self.is_in_force(now) {
+            return match met.catalog.find_own_held(found.place, tool) {
+                Some(held) => Err(target::unapproved(entry, tool, &held.why)),
+                None => Ok(Some(Reply::Unknown)),
+            };
         }
         trail.runs_in(&instance.confinement);
         trail.write(&self.audit).await?;

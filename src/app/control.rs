@@ -23,7 +23,7 @@ impl Drop for Control {
 #[cfg(unix)]
 mod socket {
     use std::io;
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
     use std::time::Duration;
@@ -35,6 +35,7 @@ mod socket {
 
     use super::{Control, FOLDER};
     use crate::app::App;
+    use crate::config::file::private_folder;
 
     /// Longest path of a socket on the strictest of our systems, with its end.
     const LONGEST: usize = 100;
@@ -46,7 +47,7 @@ mod socket {
         /// Opens the socket of a gateway.
         pub fn open(app: &Arc<App>) -> io::Result<Control> {
             let folder = folder(&app.state);
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            private_folder(&folder)?;
             let meta = std::fs::symlink_metadata(&folder)?;
             if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
                 return Err(io::Error::other(format!("{} is not ours alone", folder.display())));

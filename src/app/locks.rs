@@ -6,8 +6,8 @@
 //! configuration and its lock are surely gone: where their disk is not mounted, nobody can say what they refer to.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compartment::reap::{Scope, Wanted, scope_key, server_key};
 use crate::config::env::Environment;
-use crate::config::file::read_trusted;
+use crate::config::file::{Rights, create, private_folder, read_trusted, replace};
 use crate::config::{Config, resolve};
 use crate::error::{Class, Fault};
 use crate::route::lock::Lock;
@@ -31,6 +31,8 @@ const IDENTITY: &str = "id";
 const LARGEST: u64 = 64 << 10;
 /// More entries are not kept; those that are gone make room.
 const MOST: usize = 4096;
+/// Nobody else's business.
+const OWN: Rights<'static> = Rights::Mode(0o600);
 /// Version of an entry; another one is refused.
 const VERSION: u64 = 1;
 /// A file on its way that is older was left by a crash.
@@ -81,7 +83,7 @@ pub struct Known {
 /// Notes that a state directory is used with a configuration, and tells the identity of the state directory.
 pub fn remember(state: &Path, config: &Config) -> Result<String, Fault> {
     let folder = state.join(FOLDER);
-    prepare(&folder).map_err(|error| unwritten(&folder, &error))?;
+    private_folder(&folder).map_err(|error| unwritten(&folder, &error))?;
     let identity = identity(&folder)?;
     let entry = Entry::of(&config.path);
     let path = folder.join(format!("{}.json", entry.key()));
@@ -90,7 +92,7 @@ pub fn remember(state: &Path, config: &Config) -> Result<String, Fault> {
         return Ok(identity);
     }
     make_room(state)?;
-    put(&path, text.as_bytes(), true).map_err(|error| unwritten(&path, &error))?;
+    replace(&path, text.as_bytes(), OWN).map_err(|error| unwritten(&path, &error))?;
     Ok(identity)
 }
 
@@ -301,7 +303,7 @@ fn identity(folder: &Path) -> Result<String, Fault> {
     let path = folder.join(IDENTITY);
     if path.symlink_metadata().is_err() {
         let fresh = uuid::Uuid::new_v4().simple().to_string();
-        put(&path, fresh.as_bytes(), false).map_err(|error| unwritten(&path, &error))?;
+        put_first(&path, fresh.as_bytes()).map_err(|error| unwritten(&path, &error))?;
     }
     let wrong = |why: &str| Fault::new(Class::Usage, format!("\"{}\" {why}", shown(&path)));
     let bytes = read_trusted(&path, LARGEST).map_err(|why| wrong(&why))?;
@@ -314,35 +316,15 @@ fn identity(folder: &Path) -> Result<String, Fault> {
     }
 }
 
-fn prepare(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
-}
-
-/// Puts a file in its place, whole: over what is there, or only where nothing is.
-fn put(path: &Path, content: &[u8], replace: bool) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = folder.join(format!(".{}", uuid::Uuid::new_v4().simple()));
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let filled = options.open(&temporary).and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()));
-    let placed = filled.and_then(|()| match replace {
-        true => fs::rename(&temporary, path),
-        // Of two at once one is first, and both use its.
-        false => match fs::hard_link(&temporary, path) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            _ => fs::remove_file(&temporary),
-        },
-    });
-    if placed.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    placed?;
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+/// Puts a file in its place, whole, where none is. Of two at once one is first, and both use its.
+fn put_first(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_file_name(format!(".{}", uuid::Uuid::new_v4().simple()));
+    create(&temporary, content, OWN)?;
+    let placed = match fs::hard_link(&temporary, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    };
+    fs::remove_file(&temporary).and(placed)
 }
 
 // === file systems ===
@@ -432,7 +414,7 @@ mod tests {
         let there = dir.path().join("many");
         fs::create_dir(&there).unwrap();
         let path = |number: usize| there.join(format!("{number}.toml"));
-        (0..MOST).for_each(|number| drop(File::create(path(number)).unwrap()));
+        (0..MOST).for_each(|number| drop(fs::File::create(path(number)).unwrap()));
         fill(&state, path);
         assert!(remember(&state, &config).unwrap_err().inward.contains("is full"));
         assert_eq!(files(&state.join(FOLDER)).unwrap().len(), MOST);

@@ -1,9 +1,9 @@
 //! Files that belong to us alone: how they are opened, what makes them unfit, how they are locked. Knows nothing of what
 //! is in them.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::chain::Broken;
+use crate::config::file::private_folder;
 
 /// How long another process may hold the lock before we call it stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -111,7 +112,7 @@ fn patiently(patience: Duration, lock: impl Fn() -> Result<(), TryLockError>) ->
 /// Makes the directory of `path`, and those above it, for us alone; one that exists is left as it is.
 pub(super) fn make_dir(path: &Path) -> Result<(), Trouble> {
     let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) else { return Ok(()) };
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| Trouble::Io("given a directory", e))
+    private_folder(dir).map_err(|e| Trouble::Io("given a directory", e))
 }
 
 /// Opens `path` for reading and appending, making it if it is not there, and refuses what is not ours alone.

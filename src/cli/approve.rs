@@ -12,9 +12,9 @@ use crate::config::{Approval, Run, Server};
 use crate::error::{Class, Exit, Fault};
 use crate::route::lock::{Lock, LockedServer};
 
-use super::lock::accept::{Accepted, Offered};
+use super::lock::accept::{Accepted, Asking, Offered, tell_failed};
 use super::lock::chosen;
-use super::lock::survey::{Sources, survey};
+use super::lock::survey::{Sources, Survey, survey};
 use super::print;
 
 /// What `bulkhead approve` takes.
@@ -23,12 +23,8 @@ pub struct Arguments {
     /// Only these servers; otherwise all that were approved before, or have to be
     #[arg(value_name = "SERVER")]
     servers: Vec<String>,
-    /// Accept without asking
-    #[arg(long)]
-    yes: bool,
-    /// Show all of every difference
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 /// Approves servers. Those that fail leave the others done, and the exit code says that something failed.
@@ -59,42 +55,35 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     }
     let engine = Engine::new(engine_candidates(env));
     let sources = Sources { lock: &lock, update: false };
-    let survey = survey(&options, env, &config, &chosen, sources, &engine).await?;
-    for (name, fault) in &survey.failed {
-        tracing::error!(server = %name, "not approved: {}", fault.inward);
-    }
-    let failed = survey.failed.values().next().map_or(Exit::Fine, |first: &Fault| first.class.exit());
+    let Survey { found, failed } = survey(&options, env, &config, &chosen, sources, &engine).await?;
     // Where approval is explicit, what was pinned was approved by nobody.
     let mut before = if explicit { Lock::default() } else { pinned.clone() };
     before.servers.extend(lock.servers.clone());
     let changed = |(name, now): &(&String, &LockedServer)| before.servers.get(*name) != Some(*now);
     let news: BTreeMap<String, LockedServer> =
-        survey.found.iter().filter(changed).map(|(n, s)| (n.clone(), s.clone())).collect();
-    if news.is_empty() {
-        if !survey.found.is_empty() {
-            print::line("nothing has changed since approval");
+        found.iter().filter(changed).map(|(name, now)| (name.clone(), now.clone())).collect();
+    let approved = async {
+        if news.is_empty() {
+            return Ok((!found.is_empty()).then(|| "nothing has changed since approval".to_owned()));
         }
-        return Ok(failed);
-    }
-    let offered = Offered { before: &before, now: &news, names: config.gateway.names, full: arguments.full };
-    offered.show(env, arguments.yes);
-    let Accepted(names) = offered.ask(arguments.yes, "approve it")?;
-    offered.record(&options, env, &config, &names).await?;
-    // What nobody has locked stays pinned, so that a lock appears only where somebody has asked for one.
-    let to_lock = |name: &&String| lock.servers.contains_key(*name) || explicit;
-    let accepted: Vec<(String, LockedServer)> =
-        names.iter().filter_map(|name| Some((name.clone(), news.get(name)?.clone()))).collect();
-    let locked: Vec<_> = accepted.iter().filter(|(name, _)| to_lock(&name)).cloned().collect();
-    if !locked.is_empty() {
-        pins.write_lock(&path, &lock, locked, |_| true)?;
-    }
-    pins.replace(accepted)?;
-    let of =
-        |in_lock: bool| names.iter().filter(|name| to_lock(name) == in_lock).cloned().collect::<Vec<_>>().join(", ");
-    for (who, place) in [(of(true), format!(" in {}", shown(&path))), (of(false), String::new())] {
-        if !who.is_empty() {
-            print::line(&format!("{who} approved{place}"));
+        let offered = Offered { before: &before, now: &news, names: config.gateway.names, asking: arguments.asking };
+        offered.show(env);
+        let Accepted(names) = offered.ask("approve it")?;
+        offered.record(&options, env, &config, &names).await?;
+        let accepted = || news.iter().filter(|(name, _)| names.contains(*name)).map(|(n, s)| (n.clone(), s.clone()));
+        // What nobody has locked stays pinned, so that a lock appears only where somebody has asked for one.
+        let locked: Vec<_> = accepted().filter(|(name, _)| lock.servers.contains_key(name) || explicit).collect();
+        let place = if locked.len() < names.len() { String::new() } else { format!(" in {}", shown(&path)) };
+        if !locked.is_empty() {
+            Lock::merge(&path, pins.turns(), &lock, locked, |_| true)?;
         }
+        pins.replace(accepted())?;
+        Ok(Some(format!("{} approved{place}", names.into_iter().collect::<Vec<_>>().join(", "))))
+    };
+    let approved = approved.await;
+    if let Ok(Some(what)) = &approved {
+        print::line(what);
     }
-    Ok(failed)
+    let exit = tell_failed(&failed, "not approved");
+    approved.map(|_| exit)
 }

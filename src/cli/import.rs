@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::app::{Options, shown};
 use crate::config::edit::Edit;
 use crate::config::env::{Environment, WithState, config_path, state_dir};
-use crate::config::file::read_trusted;
+use crate::config::file::{alone, read_trusted};
 use crate::config::import::{Format, Found, Item, State, Taking};
 use crate::error::{Class, Exit, Fault};
 use crate::wire::text::visible;
@@ -72,7 +72,11 @@ pub(super) fn writing(
     showing: &Showing,
 ) -> Result<Exit, Fault> {
     let path = config_path(options.config.as_deref(), env);
-    let env = &WithState { env, state: state_dir(options.state.as_deref(), env) };
+    let state = state_dir(options.state.as_deref(), env);
+    // From before it is read until it is written: two at once would each write what the other has not.
+    let turn = (!showing.dry_run).then(|| alone(&state)).transpose();
+    let _turn = turn.map_err(|error| Fault::new(Class::Usage, format!("{}: {error}", shown(&state))))?;
+    let env = &WithState { env, state };
     let mut edit = Edit::open(&path, env).map_err(usage)?;
     take(&mut edit, showing)
 }

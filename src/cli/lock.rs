@@ -13,8 +13,8 @@ use super::print;
 pub mod accept;
 pub mod survey;
 
-use accept::{Accepted, Offered};
-use survey::{Sources, survey};
+use accept::{Accepted, Asking, Offered};
+use survey::{Sources, Survey, survey};
 
 /// What `bulkhead lock` takes.
 #[derive(Debug, clap::Args)]
@@ -22,15 +22,11 @@ pub struct Arguments {
     /// Only these servers; the others keep what they have in the lock
     #[arg(value_name = "SERVER")]
     servers: Vec<String>,
-    /// Accept without asking
-    #[arg(long)]
-    yes: bool,
     /// Look for newer versions, too, of what is locked already
     #[arg(long)]
     update: bool,
-    /// Show all of every difference
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 /// Locks servers. Those that fail leave the others done, and the exit code says that something failed.
@@ -41,44 +37,31 @@ pub async fn run(options: Options, env: &dyn Environment, arguments: Arguments) 
     let chosen = chosen(&config, &arguments.servers)?;
     let engine = Engine::new(engine_candidates(env));
     let sources = Sources { lock: &old, update: arguments.update };
-    let survey = survey(&options, env, &config, &chosen, sources, &engine).await?;
-    let failures: Vec<String> =
-        survey.failed.iter().map(|(n, fault)| format!("{n} is not locked: {}", fault.inward)).collect();
+    let Survey { found, failed } = survey(&options, env, &config, &chosen, sources, &engine).await?;
+    let locked = async {
+        let offered = Offered { before: &old, now: &found, names: config.gateway.names, asking: arguments.asking };
+        offered.show(env);
+        let gone = arguments.servers.is_empty() && old.servers.keys().any(|name| config.server(name).is_none());
+        if found.is_empty() || (offered.is_unchanged() && !gone) {
+            return Ok((!found.is_empty()).then(|| format!("nothing has changed: {}", servers(found.len()))));
+        }
+        let Accepted(names) = offered.ask("write the lock")?;
+        offered.record(&options, env, &config, &names).await?;
+        let accepted = || found.iter().filter(|(name, _)| names.contains(*name)).map(|(n, s)| (n.clone(), s.clone()));
+        let pins = pins(&options, env, &config)?;
+        // Others keep what was approved before, as far as they still exist.
+        Lock::merge(&path, pins.turns(), &old, accepted(), |name| config.server(name).is_some())?;
+        // Where the lock is lost, what was seen last is what holds, and not what comes next.
+        pins.replace(accepted())?;
+        Ok(Some(servers(names.len())))
+    };
+    let locked = locked.await;
+    if let Ok(Some(what)) = &locked {
+        print::line(&format!("{what} locked in {}", shown(&path)));
+    }
     // Last of all, or it would stand far above where somebody looks.
-    let _told = Told(failures);
-    let failed = survey.failed.into_values().next().map_or(Exit::Fine, |first: Fault| first.class.exit());
-    if survey.found.is_empty() {
-        return Ok(failed);
-    }
-    let offered = Offered { before: &old, now: &survey.found, names: config.gateway.names, full: arguments.full };
-    offered.show(env, arguments.yes);
-    let count = survey.found.len();
-    let gone = arguments.servers.is_empty() && old.servers.keys().any(|name| config.server(name).is_none());
-    if offered.is_unchanged() && !gone {
-        print::line(&format!("nothing has changed: {} locked in {}", servers(count), shown(&path)));
-        return Ok(failed);
-    }
-    let Accepted(names) = offered.ask(arguments.yes, "write the lock")?;
-    offered.record(&options, env, &config, &names).await?;
-    let accepted = survey.found.iter().filter(|(name, _)| names.contains(*name));
-    let accepted = accepted.map(|(name, server)| (name.clone(), server.clone()));
-    let pins = pins(&options, env, &config)?;
-    // Others keep what was approved before, as far as they still exist.
-    pins.write_lock(&path, &old, accepted, |name| config.server(name).is_some())?;
-    // Where the lock is lost, what was seen last is what holds, and not what comes next.
-    let seen = survey.found.into_iter().filter(|(name, _)| names.contains(name));
-    pins.replace(seen)?;
-    print::line(&format!("{} locked in {}", servers(names.len()), shown(&path)));
-    Ok(failed)
-}
-
-/// Failures that are told once all else is.
-struct Told(Vec<String>);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|failure| tracing::error!("{failure}"));
-    }
+    let exit = accept::tell_failed(&failed, "not locked");
+    locked.map(|_| exit)
 }
 
 fn servers(count: usize) -> String {

@@ -32,6 +32,22 @@ pub fn text(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
+/// Asks somebody at a terminal, and returns what they say; none where nobody can be asked. Who ends the input has said
+/// nothing.
+pub fn ask(question: &str) -> Option<String> {
+    if !io::stdin().is_terminal() {
+        return None;
+    }
+    let mut err = io::stderr().lock();
+    let _ = write!(err, "{question}").and_then(|()| err.flush());
+    let mut answer = String::new();
+    if io::stdin().read_line(&mut answer).is_err() || answer.is_empty() {
+        // What comes next is no part of the question.
+        let _ = writeln!(err);
+    }
+    Some(answer)
+}
+
 /// Columns of the terminal, or of a page where there is none.
 pub fn width() -> usize {
     Table::new().width().unwrap_or(WIDTH).into()

@@ -83,8 +83,7 @@ impl Page {
     /// A line of ours, at an indent.
     fn say(&mut self, indent: usize, tone: Tone, text: &str) {
         self.lines.begin(indent);
-        // A name of a server's that goes on in another line would look like one of ours.
-        self.lines.put(tone, &text.replace('\n', "\\u{a}"));
+        self.lines.put(tone, &one_line(text));
         self.lines.end();
     }
 
@@ -106,9 +105,9 @@ impl Page {
         let (was, is) = (fact.before.as_ref().unwrap_or(&none), fact.now.as_ref().unwrap_or(&none));
         let (was, is) = if self.bounds.members == usize::MAX { (was.as_str(), is.as_str()) } else { short(was, is) };
         if state == State::New {
-            self.lines.put(Tone::Plain, is);
+            self.lines.put(Tone::Plain, &one_line(is));
         } else {
-            self.lines.put(tone, &format!("{was} -> {is}"));
+            self.lines.put(tone, &one_line(&format!("{was} -> {is}")));
         }
         if fact.weight == Weight::Wider {
             self.lines.put(tone, "  (wider)");
@@ -206,7 +205,7 @@ impl Page {
             self.lines.begin(6);
             self.lines.limit(2);
             self.lines.put(Tone::Faint, &format!("{word}: "));
-            text::plain(&mut self.lines, &parameters.join(", "));
+            text::plain(&mut self.lines, &one_line(&parameters.join(", ")));
             self.lines.end();
         }
     }
@@ -250,6 +249,11 @@ impl Page {
         }
         self.more(4, warnings.len().saturating_sub(self.bounds.warnings), "");
     }
+}
+
+/// What is a name or a word and not a text: one that went on in another line would look like a line of ours.
+fn one_line(text: &str) -> String {
+    text.replace('\n', "\\u{a}")
 }
 
 /// Hashes by their beginnings, as long as those tell them apart.

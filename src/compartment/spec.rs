@@ -265,15 +265,8 @@ impl Compartment {
             healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
             env: Some(env),
             labels: Some(self.labels()),
-            attach_stdin: Some(true),
-            attach_stdout: Some(true),
-            attach_stderr: Some(true),
-            open_stdin: Some(true),
-            // The end of our connection is the end of the server's input, however we end.
-            stdin_once: Some(true),
-            tty: Some(false),
             host_config: Some(self.host(probe)),
-            ..ContainerCreateBody::default()
+            ..piped()
         }
     }
 
@@ -434,6 +427,19 @@ fn env(server: &Server, image: &ImageFacts, way: &Way) -> BTreeMap<String, Sensi
 fn unset(env: &BTreeMap<String, Sensitive>, image: &ImageFacts) -> Vec<String> {
     let brought = image.env.keys().map(String::as_str).chain(["HOSTNAME"]);
     brought.filter(|name| !env.contains_key(*name)).map(str::to_owned).collect()
+}
+
+/// A container that is spoken to over its streams. The end of our connection is the end of its input, however we end.
+pub(super) fn piped() -> ContainerCreateBody {
+    ContainerCreateBody {
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        open_stdin: Some(true),
+        stdin_once: Some(true),
+        tty: Some(false),
+        ..ContainerCreateBody::default()
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::Server;
 use super::env::Environment;
 use super::fault::{Place, quoted};
-use super::file::{Entry, Node, Rights, Syntax, Table, Value, read_trusted, replace};
+use super::file::{Entry, Node, Rights, Syntax, Table, Value, private_folder, read_trusted, replace};
 use super::resolve::{LARGEST, alone, check};
 use crate::name::ServerName;
 use text::{entry, same};
@@ -147,8 +147,8 @@ impl<'e> Edit<'e> {
             return Err(format!("{shown}: somebody has changed it meanwhile, so nothing was written; try again"));
         }
         let failed = |error: std::io::Error| format!("{shown}: cannot be written: {error}");
-        if self.before.is_none() {
-            make_folder(&self.path).map_err(failed)?;
+        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            private_folder(folder).map_err(failed)?;
         }
         let there = fs::metadata(&self.path).ok();
         replace(&self.path, whole.as_bytes(), there.as_ref().map_or(Rights::Mode(MODE), Rights::Of)).map_err(failed)
@@ -175,15 +175,6 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     }
     let bytes = read_trusted(path, LARGEST)?;
     String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())
-}
-
-/// The folder of a new file, which is its owner's alone, too, where it is new.
-fn make_folder(path: &Path) -> std::io::Result<()> {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    let mut making = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut making, 0o700);
-    making.recursive(true).create(folder)
 }
 
 /// A server's name out of one that was written elsewhere, and whether it is another one.

@@ -11,11 +11,13 @@ use super::fault::{Place, Sink};
 mod json;
 mod lines;
 mod open;
+mod own;
 mod replace;
 mod toml;
 
 pub use json::OPTIONS as JSON;
 pub use open::read_trusted;
+pub use own::{alone, private_folder};
 pub use replace::{Rights, create, replace, replace_if};
 
 /// A value and where it begins.

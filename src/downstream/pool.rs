@@ -29,7 +29,7 @@ mod learn;
 mod start;
 mod status;
 
-pub use approved::{Made, differences, locked};
+pub use approved::Made;
 pub use entry::Entry;
 use entry::Slot;
 pub use handover::{Changes, Handover, Roster};

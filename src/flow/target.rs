@@ -53,19 +53,6 @@ pub(super) struct Found {
     pub held: Option<Why>,
 }
 
-impl Found {
-    /// Why it cannot be called, where that is for lack of approval.
-    pub(super) fn unapproved(&self) -> Option<Fault> {
-        let what = match self.held.as_ref()? {
-            Why::New => "is new",
-            Why::Changed | Why::Bad(_) => "has changed",
-        };
-        let (name, tool) = (&self.entry.server.name, visible(&self.tool, 80));
-        let text = format!("tool {tool:?} of server {name} {what} since approval; run: bulkhead approve {name}");
-        Some(Fault::new(Class::Unapproved, text))
-    }
-}
-
 impl Gateway {
     /// Looks a target up by table. Where the server it may belong to was never listed, that is waited for; `None` means
     /// that there is no such tool, or none that this caller may know of.
@@ -103,13 +90,29 @@ impl Gateway {
     }
 }
 
-/// Looks a target up by table.
+/// Why a tool cannot be called before somebody has approved it.
+pub(super) fn unapproved(entry: &Entry, tool: &str, why: &Why) -> Fault {
+    let what = match why {
+        Why::New => "is new",
+        Why::Changed | Why::Bad(_) => "has changed",
+    };
+    let (name, tool) = (&entry.server.name, visible(tool, 80));
+    let text = format!("tool {tool:?} of server {name} {what} since approval; run: bulkhead approve {name}");
+    Fault::new(Class::Unapproved, text)
+}
+
+/// Looks a target up by table: among what is served, and then among what is held back.
 pub(super) fn look_up(now: &Arc<Snapshot>, target: &Target<'_>) -> Option<Found> {
+    let catalog = &now.catalog;
     let (served, held) = match target {
-        Target::Exposed(name) => (now.catalog.find(name), now.catalog.find_held(name)),
+        Target::Exposed(name) => {
+            let served = catalog.find(name);
+            (served, served.is_none().then(|| catalog.find_held(name)).flatten())
+        }
         Target::Own { server, tool } => {
             let place = now.roster.entries.iter().position(|e| e.server.name.as_str() == *server)?;
-            (now.catalog.find_own(place, tool), now.catalog.find_own_held(place, tool))
+            let served = catalog.find_own(place, tool);
+            (served, served.is_none().then(|| catalog.find_own_held(place, tool)).flatten())
         }
     };
     let (place, tool, exposed, held) = match (served, held) {

@@ -7,14 +7,16 @@
 //!
 //! [`read`] turns text into a [`Lock`], [`write`] does the reverse, [`file`] is the only part that touches a disk.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::wire::Object;
+use crate::wire::text::visible;
 
 mod file;
+mod merge;
 pub mod pins;
 mod read;
 mod write;
@@ -244,6 +246,17 @@ impl PartialEq for Definition {
 }
 
 impl Eq for Definition {}
+
+/// What differs between the settings of two entries, in words.
+pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> String {
+    let keys: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let words = keys.into_iter().filter(|key| before.get(*key) != now.get(*key)).map(|key| {
+        let of = |all: &BTreeMap<String, String>| all.get(key).map_or("nothing".to_owned(), |text| visible(text, 120));
+        format!("{key}: {} -> {}", of(before), of(now))
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "its entry in the configuration".to_owned() } else { words.join("; ") }
+}
 
 fn is_identity(image: &str) -> bool {
     let hex = |text: &str| text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

@@ -331,3 +331,19 @@ fn what_a_file_lets_its_own_servers_reach_is_refused_by_name() {
         assert!(ran.stdout.contains(&format!("it gives itself \"{key}\"")), "{key}: {}", ran.stdout);
     }
 }
+
+#[test]
+fn of_many_that_add_at_once_none_is_lost() {
+    let site = Site::new("");
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let site = &site;
+            scope.spawn(move || {
+                let ran = site.run(&["add", &format!("s{n}"), "npx:@example/a@1.0.0"]);
+                assert_eq!(ran.code, Some(0), "{ran:?}");
+            });
+        }
+    });
+    let written = std::fs::read_to_string(site.config()).unwrap();
+    assert!((0..6).all(|n| written.contains(&format!("[servers.s{n}]"))), "{written}");
+}

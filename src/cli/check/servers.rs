@@ -5,10 +5,9 @@ use crate::compartment::fence::FENCE_IMAGE;
 use crate::compartment::guard::GUARD_IMAGE;
 use crate::compartment::{Engine, dedicated};
 use crate::config::{Approval, Config, Network, Run, Server};
-use crate::downstream::pool::differences;
 use crate::error::Exit;
 use crate::route::lock::pins::Pins;
-use crate::route::lock::{Lock, LockedServer};
+use crate::route::lock::{Lock, LockedServer, differences};
 
 use super::{Finding, loopback};
 

@@ -2,14 +2,13 @@
 //! and writes no lock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 
-use crate::app::Options;
-use crate::audit::{Audit, Redactor, ServerEvent, ServerWord};
+use crate::app::{Options, redactor};
+use crate::audit::{Audit, ServerEvent, ServerWord};
 use crate::config::env::{self, Environment};
 use crate::config::{Config, Names};
-use crate::error::{Class, Fault};
+use crate::error::{Class, Exit, Fault};
 use crate::name::{ExposedName, ServerName};
 use crate::route::lock::{Lock, LockedServer};
 use crate::route::review::{Review, State};
@@ -28,7 +27,18 @@ pub struct Offered<'a> {
     pub now: &'a BTreeMap<String, LockedServer>,
     /// How clients see tools.
     pub names: Names,
-    /// Whether nothing of a difference is left out.
+    /// How somebody is asked.
+    pub asking: Asking,
+}
+
+/// How somebody is asked.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Asking {
+    /// Accept without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// Show all of every difference
+    #[arg(long)]
     pub full: bool,
 }
 
@@ -43,8 +53,9 @@ impl Offered<'_> {
     }
 
     /// Shows what is not as it was, all of it where somebody is to be asked, and what is worth a second look.
-    pub fn show(&self, env: &dyn Environment, yes: bool) {
-        let look = Look { width: print::width(), colours: print::colours(env), full: self.full };
+    pub fn show(&self, env: &dyn Environment) {
+        let Asking { yes, full } = self.asking;
+        let look = Look { width: print::width(), colours: print::colours(env), full };
         let others = self.others();
         for (name, now) in self.now {
             let review = Review::of(self.before.servers.get(name), now);
@@ -53,7 +64,7 @@ impl Offered<'_> {
                 foreign.map(|(server, tool, exposed)| Other { server, tool, exposed }).collect();
             let news = if review.is_unchanged() { Vec::new() } else { scan(name, now, &foreign) };
             // Who has said yes beforehand reads what has changed, if anything, and not all that is new.
-            let brief = yes && !self.full && review.state != State::Changed;
+            let brief = yes && !full && review.state != State::Changed;
             let shown = if brief { review.brief() } else { review };
             print::text(&render(name, &shown, &news, &look));
         }
@@ -75,23 +86,17 @@ impl Offered<'_> {
     }
 
     /// Asks which of them are accepted: all, none, or those named.
-    pub fn ask(&self, yes: bool, what: &str) -> Result<Accepted, Fault> {
+    pub fn ask(&self, what: &str) -> Result<Accepted, Fault> {
         let all = || self.now.keys().cloned().collect();
-        if yes {
+        if self.asking.yes {
             return Ok(Accepted(all()));
         }
         let refuse = |text: &str| Err(Fault::new(Class::Usage, text));
-        if !std::io::stdin().is_terminal() {
-            return refuse("nobody to ask whether this is accepted, so nothing was written; say --yes");
-        }
+        let question = format!("accept this and {what}? [y = all, N = nothing, or names of servers] ");
         loop {
-            let mut err = std::io::stderr().lock();
-            let _ = write!(err, "accept this and {what}? [y = all, N = nothing, or names of servers] ")
-                .and_then(|()| err.flush());
-            let mut answer = String::new();
-            if std::io::stdin().read_line(&mut answer).is_err() || answer.is_empty() {
-                return refuse("not accepted, so nothing was written");
-            }
+            let Some(answer) = print::ask(&question) else {
+                return refuse("nobody to ask whether this is accepted, so nothing was written; say --yes");
+            };
             let words: BTreeSet<String> =
                 answer.split([' ', ',', '\t', '\n', '\r']).filter(|w| !w.is_empty()).map(str::to_owned).collect();
             match words.first().map(String::as_str) {
@@ -99,7 +104,7 @@ impl Offered<'_> {
                 None | Some("n" | "N" | "no") => return refuse("not accepted, so nothing was written"),
                 Some(_) => match words.iter().find(|word| !self.now.contains_key(*word)) {
                     None => return Ok(Accepted(words)),
-                    Some(unknown) => drop(writeln!(err, "there is no server {:?} among them", visible(unknown, 60))),
+                    Some(unknown) => tracing::warn!("there is no server {:?} among them", visible(unknown, 60)),
                 },
             }
         }
@@ -114,9 +119,7 @@ impl Offered<'_> {
         names: &BTreeSet<String>,
     ) -> Result<(), Fault> {
         let state = env::state_dir(options.state.as_deref(), env);
-        let secrets: Vec<_> = config.servers.iter().flat_map(|s| s.env.values().cloned()).collect();
-        let redactor = Redactor::new(&secrets)
-            .map_err(|e| Fault::new(Class::Usage, format!("the secrets are too large to be kept out of texts: {e}")))?;
+        let redactor = redactor(config)?;
         let gateway = uuid::Uuid::now_v7().simple().to_string();
         let audit = Audit::open(&state.join(&config.audit.path), config.audit.sync, gateway, Arc::new(redactor))?;
         for name in names {
@@ -133,4 +136,12 @@ impl Offered<'_> {
         }
         audit.close().await
     }
+}
+
+/// Names the servers of which something failed, and says with which code that ends.
+pub fn tell_failed(failed: &BTreeMap<String, Fault>, what: &str) -> Exit {
+    for (name, fault) in failed {
+        tracing::error!("{name} is {what}: {}", fault.inward);
+    }
+    failed.values().next().map_or(Exit::Fine, |first| first.class.exit())
 }

@@ -1,7 +1,6 @@
 //! `bulkhead reap --images`: baked images and kept volumes, how many bytes they take, and the removal of those that no
 //! lock refers to, once somebody has said yes.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -164,18 +163,15 @@ fn accepted(arguments: &Arguments, json: bool, stock: &Stock) -> Result<bool, Fa
     if arguments.yes || stock.unreferenced.is_empty() {
         return Ok(true);
     }
-    if json || !std::io::stdin().is_terminal() {
-        let text = "nobody to ask whether these are to be removed, so nothing was; say --yes";
-        return Err(Fault::new(Class::Usage, text));
-    }
-    let mut err = std::io::stderr().lock();
-    let what = counted(items(&stock.unreferenced));
-    let _ = write!(err, "remove {what}? [y/N] ").and_then(|()| err.flush());
-    let mut answer = String::new();
-    let _ = std::io::stdin().read_line(&mut answer);
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(true),
-        _ => Err(Fault::new(Class::Usage, "not accepted, so nothing was removed")),
+    let question = format!("remove {}? [y/N] ", counted(items(&stock.unreferenced)));
+    let answer = if json { None } else { print::ask(&question) };
+    match answer.as_deref().map(str::trim) {
+        Some("y" | "Y" | "yes") => Ok(true),
+        None => {
+            let text = "nobody to ask whether these are to be removed, so nothing was; say --yes";
+            Err(Fault::new(Class::Usage, text))
+        }
+        Some(_) => Err(Fault::new(Class::Usage, "not accepted, so nothing was removed")),
     }
 }
 

@@ -198,4 +198,9 @@ fn a_name_cannot_go_on_as_a_line_of_ours() {
     let shown = render("notes", &Review::of(Some(&server(&[])), &server(&[forged])), &[], &LOOK);
     assert!(!shown.lines().any(|line| line.trim_start().starts_with("~ tool")), "{shown}");
     assert!(shown.contains("\\u{a}~ tool list"), "{shown}");
+    let parameter = r#"{"name":"a","inputSchema":{"type":"object","properties":{"x\n~ tool list":{}}}}"#;
+    let mut other = server(&[parameter]);
+    other.revision = "2025-11-25\n~ tool list".to_owned();
+    let shown = render("notes", &Review::of(Some(&server(&[])), &other), &[], &LOOK);
+    assert!(!shown.lines().any(|line| line.trim_start().starts_with("~ tool list")), "{shown}");
 }

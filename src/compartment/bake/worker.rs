@@ -29,6 +29,7 @@ use super::build::engine;
 use super::output::Output;
 use super::recipe::{self, Labels, USER};
 use crate::compartment::create::Made;
+use crate::compartment::spec::piped;
 use crate::config::Runner;
 use crate::downstream::attached::Attached;
 use crate::downstream::link::Process as _;
@@ -184,13 +185,6 @@ fn body(runtime: &str, runner: Runner, labels: Labels) -> ContainerCreateBody {
         cmd: Some(Vec::new()),
         working_dir: Some("/bake".to_owned()),
         labels: Some(labels.into_iter().collect::<HashMap<_, _>>()),
-        attach_stdin: Some(true),
-        attach_stdout: Some(true),
-        attach_stderr: Some(true),
-        open_stdin: Some(true),
-        // The end of our connection is the end of its input, and thereby its own.
-        stdin_once: Some(true),
-        tty: Some(false),
         host_config: Some(HostConfig {
             cap_drop: Some(vec!["ALL".to_owned()]),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -208,6 +202,7 @@ fn body(runtime: &str, runner: Runner, labels: Labels) -> ContainerCreateBody {
             tmpfs: Some(memories.into_iter().collect()),
             ..HostConfig::default()
         }),
-        ..ContainerCreateBody::default()
+        // So the end of our connection is its own, too.
+        ..piped()
     }
 }

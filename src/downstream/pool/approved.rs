@@ -1,7 +1,6 @@
 //! What a server is by what somebody approved of it: whether it may run, from which image, and what its definitions are
 //! held against. Starts nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +12,7 @@ use crate::error::{Class, Fault};
 use crate::name::ServerName;
 use crate::route::Listing;
 use crate::route::listing::Told;
-use crate::route::lock::{Kind, LockedServer};
-use crate::wire::text::visible;
+use crate::route::lock::{Kind, LockedServer, differences};
 
 use super::super::handshake::Greeting;
 use super::super::instance::{Confinement, Instance};
@@ -111,25 +109,8 @@ impl Standing {
     }
 }
 
-/// What differs between two entries, in words.
-pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> String {
-    let mut keys: Vec<&String> = before.keys().chain(now.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let none = "nothing".to_owned();
-    let words: Vec<String> = keys
-        .into_iter()
-        .filter(|key| before.get(*key) != now.get(*key))
-        .map(|key| {
-            let of = |all: &BTreeMap<String, String>| visible(all.get(key).unwrap_or(&none), 120);
-            format!("{key}: {} -> {}", of(before), of(now))
-        })
-        .collect();
-    if words.is_empty() { "its entry in the configuration".to_owned() } else { words.join("; ") }
-}
-
 /// The state of a server as a lock has it, from what it is made of and what it says itself.
-pub fn locked(server: &Server, made: Made, greeting: &Greeting, listing: &Listing) -> Result<LockedServer, Fault> {
+fn locked(server: &Server, made: Made, greeting: &Greeting, listing: &Listing) -> Result<LockedServer, Fault> {
     let odd = |what: String| Fault::new(Class::Malformed, format!("server {}: {what}", server.name));
     let capabilities = RawValue::from_string(greeting.capabilities.clone()).map_err(|error| odd(error.to_string()))?;
     let definitions = |kind| listing.definitions(kind).map_err(&odd);
@@ -156,22 +137,15 @@ impl Pool {
     /// Takes in what an instance offers: the first listing is pinned, later ones are held against it.
     pub(super) async fn meet(&self, entry: &Entry, greeting: &Greeting, image: Option<String>, told: Told) {
         let live = Listing::of(told);
-        let first = lock(&entry.stock.offer).is_first();
-        if let Some(pinned) = self.pin(entry, greeting, image, &live, first).await {
-            let mut offer = lock(&entry.stock.offer);
-            offer.approve(Some(Arc::new(Listing::approved(&pinned))));
-            // Within the lock: whoever sees that it is listed finds it in what is made of all lists, too.
-            self.changed();
-            drop(offer);
-        }
-        self.offer(entry, live);
+        let first = self.pin(entry, greeting, image, &live).await;
+        self.offer(entry, live, first.as_ref().map(Listing::approved));
     }
 
-    /// Takes in what a server offers, and holds it against what was approved.
-    pub(super) fn offer(&self, entry: &Entry, live: Listing) {
+    /// Takes in what a server offers, and holds it against what was approved, or else against `first`.
+    pub(super) fn offer(&self, entry: &Entry, live: Listing, first: Option<Listing>) {
         let (served, news) = {
             let mut offer = lock(&entry.stock.offer);
-            let taken = offer.take(live);
+            let taken = offer.take(live, first);
             // Within the lock: whoever sees that it is listed finds it in what is made of all lists, too.
             if taken.1 {
                 self.changed();
@@ -193,16 +167,16 @@ impl Pool {
         }
     }
 
-    /// Pins what is met for the first time, and the operator's own changes to what is pinned. Returns what holds, where
-    /// that is news.
+    /// Pins what is met for the first time, and the operator's own changes to what is pinned. Returns what holds from then
+    /// on.
     async fn pin(
         &self,
         entry: &Entry,
         greeting: &Greeting,
         image: Option<String>,
         live: &Listing,
-        first: bool,
     ) -> Option<LockedServer> {
+        let first = lock(&entry.stock.offer).is_first();
         let (pins, server) = (self.pins.clone()?, &entry.server);
         let name = server.name.as_str().to_owned();
         let pinned = lock(&entry.pinned).clone();
@@ -227,7 +201,7 @@ impl Pool {
         match done {
             Ok(Ok(holds)) => {
                 *lock(&entry.pinned) = Some(Arc::new(holds.clone()));
-                first.then_some(holds)
+                Some(holds)
             }
             Ok(Err(fault)) => {
                 tracing::warn!(server = %server.name, "what it offers is pinned for as long as this gateway runs: {fault}");

@@ -109,12 +109,12 @@ impl Offer {
         Offer { served: approved.clone(), approved, live: None }
     }
 
-    /// Takes in what a server offers: the first listing is pinned, later ones are held against it. Whether that changes
-    /// what is served.
-    pub(super) fn take(&mut self, live: Listing) -> (Arc<Listing>, bool) {
+    /// Takes in what a server offers, and holds it against what is approved, or against `first` where that is nothing yet;
+    /// without either it is the first itself. Whether that changes what is served.
+    pub(super) fn take(&mut self, live: Listing, first: Option<Listing>) -> (Arc<Listing>, bool) {
         let live = Arc::new(live);
         self.live = Some(live.clone());
-        self.approved.get_or_insert(live);
+        self.approved.get_or_insert_with(|| first.map_or(live, Arc::new));
         self.settle()
     }
 
@@ -124,7 +124,7 @@ impl Offer {
     }
 
     /// Puts in another approved one, where there is one; what was pinned stays otherwise.
-    pub(super) fn approve(&mut self, approved: Option<Arc<Listing>>) {
+    fn approve(&mut self, approved: Option<Arc<Listing>>) {
         if approved.is_some() {
             self.approved = approved;
             self.settle();

@@ -89,7 +89,7 @@ impl Pool {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let deadline = Instant::now() + entry.server.start_timeout;
         match handshake::list(&instance.peer, &instance.greeting, deadline).await {
-            Ok(told) => self.offer(entry, Listing::of(told)),
+            Ok(told) => self.offer(entry, Listing::of(told), None),
             // It was ended meanwhile, by us.
             Err(_) if instance.peer.is_closing() => {}
             Err(fault) => tracing::warn!(server = %entry.server.name, "what it offers now cannot be listed: {fault}"),

@@ -3,22 +3,17 @@
 //!
 //! Several gateways can meet a server for the first time at once; the one that writes first decides for all.
 
-use std::fs::{self, File, TryLockError};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
 use super::{Lock, LockedServer};
+use crate::config::file::alone;
 use crate::error::{Class, Fault};
 
 /// Where the files are, below the state directory.
 const FOLDER: &str = "pins";
-
-/// How long another writer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The pins of one configuration.
 #[derive(Debug)]
@@ -72,36 +67,14 @@ impl Pins {
         })
     }
 
-    /// Puts servers into the lock at `path` as it is by then, if it still says of them what it did when they were looked at,
-    /// and takes out those that `keep` is against. One writer at a time; the new lock is returned.
-    pub fn write_lock(
-        &self,
-        path: &Path,
-        before: &Lock,
-        accepted: impl IntoIterator<Item = (String, LockedServer)>,
-        keep: impl Fn(&str) -> bool,
-    ) -> Result<Lock, Fault> {
-        let _alone = alone(&self.path).map_err(|error| {
-            Fault::new(Class::Usage, format!("the lock cannot be written: {}: {error}", self.path.display()))
-        })?;
-        let mut lock = Lock::read(path)?.unwrap_or_default();
-        lock.servers.retain(|name, _| keep(name));
-        for (name, server) in accepted {
-            if lock.servers.get(&name) != before.servers.get(&name) {
-                let text = format!(
-                    "server {name} was locked by somebody else meanwhile, so nothing was written; run it again"
-                );
-                return Err(Fault::new(Class::Usage, text));
-            }
-            lock.servers.insert(name, server);
-        }
-        lock.write(path)?;
-        Ok(lock)
+    /// The folder in which those who write them, or the lock, take turns.
+    pub fn turns(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
     }
 
     /// One change at a time, whoever makes it, to what is on disk by then.
     fn change<T>(&self, change: impl FnOnce(&mut Lock) -> T) -> Result<T, Fault> {
-        let _alone = alone(&self.path).map_err(|error| {
+        let _turn = alone(self.turns()).map_err(|error| {
             let text = format!("what was first seen of servers cannot be kept: {}: {error}", self.path.display());
             Fault::new(Class::Usage, text)
         })?;
@@ -125,38 +98,10 @@ fn read(path: &Path) -> Result<Lock, Fault> {
     Ok(read.unwrap_or_default())
 }
 
-/// A lock beside the file, held until it is dropped: the file itself is replaced.
-fn alone(path: &Path) -> io::Result<File> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    create_folder(folder)?;
-    let guard = fs::OpenOptions::new().create(true).append(true).open(folder.join("guard"))?;
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match guard.try_lock() {
-            Ok(()) => return Ok(guard),
-            Err(TryLockError::Error(error)) => return Err(error),
-            // Whoever has it may be stopped, and must not hold up everybody else.
-            Err(TryLockError::WouldBlock) if Instant::now() > end => {
-                return Err(io::Error::other("another process does not let go of it"));
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
-        }
-    }
-}
-
-#[cfg(unix)]
-fn create_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-#[cfg(not(unix))]
-fn create_folder(folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::value::RawValue;
 
     use super::*;
