@@ -64,6 +64,13 @@ const LEAST_RANDOM: usize = 20;
 /// Bits a character from which an order is none: random hex has 3.5 at 32 characters, words with numbers less.
 const LEAST_ENTROPY: f64 = 3.2;
 
+/// The same where other characters than letters and digits are among them.
+const LEAST_MIXED: usize = 24;
+/// Changes of the kind of character in these; names and paths have one a word.
+const LEAST_CHANGES: usize = 8;
+/// Length of a cloud's keys that have slashes in them.
+const KEY: usize = 40;
+
 /// Parts of names that say that it is one.
 const TELLING: [&str; 12] = [
     "TOKEN",
@@ -81,7 +88,8 @@ const TELLING: [&str; 12] = [
 ];
 
 /// Whole words of names that say so.
-const WORDS: [&str; 10] = ["KEY", "KEYS", "PASS", "AUTH", "AUTHORIZATION", "DSN", "PAT", "PWD", "JWT", "SIGNATURE"];
+const WORDS: [&str; 11] =
+    ["CREDS", "KEY", "KEYS", "PASS", "AUTH", "AUTHORIZATION", "DSN", "PAT", "PWD", "JWT", "SIGNATURE"];
 
 /// Last words of names of things about a secret that are none.
 const ABOUT: [&str; 28] = [
@@ -123,8 +131,14 @@ fn words(name: &str) -> Vec<String> {
 
 /// Whether a text holds what looks like a secret, whatever its name is. References (`${…}`) are none.
 pub(super) fn held(text: &str) -> bool {
-    let text = &literal(text);
-    marked(text) || random(text) || in_address(text) || assigned(text)
+    let bare = &literal(text);
+    marked(bare) || random(bare) || mixed(bare) || in_address(bare) || assigned(bare) || defaulted(text)
+}
+
+/// `${NAME:-value}`, where the name says that the value is a secret.
+fn defaulted(text: &str) -> bool {
+    let inside = text.split("${").skip(1).filter_map(|part| part.split_once('}'));
+    inside.filter_map(|(inside, _)| inside.split_once(":-")).any(|(name, default)| named(name) && !default.is_empty())
 }
 
 /// Whether a text holds what is marked as a secret by those who made it: a known beginning, a key, a password in an
@@ -150,6 +164,27 @@ fn random(text: &str) -> bool {
     })
 }
 
+/// The same where `-` and `_` are letters, as in URLs, or `/` and `+` are and the length is that of a key: only where
+/// small letters, capitals and digits are mixed as no name or path mixes them.
+fn mixed(text: &str) -> bool {
+    let all = |token: &str| {
+        let has = |class: fn(&char) -> bool| token.chars().filter(class).count();
+        has(char::is_ascii_lowercase) > 2 && has(char::is_ascii_uppercase) > 2 && has(char::is_ascii_digit) > 1
+    };
+    let url = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c));
+    let key = text.split(|c: char| !c.is_ascii_alphanumeric() && !"/+".contains(c));
+    url.filter(|token| token.len() >= LEAST_MIXED)
+        .chain(key.filter(|token| token.len() == KEY && !token.starts_with('/')))
+        .any(|token| all(token) && changes(token) >= LEAST_CHANGES)
+}
+
+/// How often one kind of character follows another: in words and numbers a few times, in a key all the time.
+fn changes(text: &str) -> usize {
+    let kind = |b: &u8| (b.is_ascii_lowercase(), b.is_ascii_uppercase(), b.is_ascii_digit());
+    let alike = |b: &u8| b.is_ascii_alphanumeric();
+    text.as_bytes().windows(2).filter(|w| w.iter().all(alike) && kind(&w[0]) != kind(&w[1])).count()
+}
+
 /// Bits a character.
 fn entropy(text: &str) -> f64 {
     let mut counts = [0_u32; 256];
@@ -170,7 +205,9 @@ fn in_address(text: &str) -> bool {
         };
         match user.split_once(':') {
             Some((_, password)) => !password.is_empty(),
-            None => scheme.is_some_and(|scheme| scheme.starts_with("http")) && !user.is_empty(),
+            None => {
+                scheme.is_some_and(|scheme| scheme.starts_with("http") || scheme.starts_with("ws")) && !user.is_empty()
+            }
         }
     })
 }
@@ -190,7 +227,8 @@ fn assigned(text: &str) -> bool {
         let value = text[at + 1..].trim_start_matches(|c: char| c.is_whitespace() || "\"'\\".contains(c));
         let value = without_scheme(value);
         let end = value.find(|c: char| "&;,\"'}".contains(c) || c.is_whitespace()).unwrap_or(value.len());
-        named(name) && end > 0 && !value.starts_with("//")
+        // A variable of that name alone is a shell's; a parameter is a password.
+        (named(name) || name.eq_ignore_ascii_case("pwd")) && end > 0 && !value.starts_with("//")
     })
 }
 
@@ -251,6 +289,7 @@ mod tests {
             "MYKEY",
             "GITLAB_PAT",
             "clientSecret",
+            "CREDS",
         ] {
             assert!(named(secret), "{secret}");
         }
@@ -295,6 +334,11 @@ mod tests {
             "0123456789abcdef0123456789abcdef".into(),
             "https://h/s/q8ZkT1mXw0bR5vNc3LpY7/mcp".into(),
             "${A:-0123456789abcdef0123456789abcdef}".into(),
+            "${DB_PASSWORD:-hunter2}".into(),
+            "Server=h;User=u;Pwd=pw;".into(),
+            "wss://t0ken@h/x".into(),
+            "x wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".replace("EXAMPLEKEY", "3xAmPl3K3Y"),
+            "Zk8-qWm_3Lr7Tb9-XcV5nP2_dH".into(),
         ] {
             assert!(held(&secret), "{secret}");
         }
@@ -316,6 +360,11 @@ mod tests {
             "a=b",
             "sk-learn",
             "task-force",
+            "/Users/Alice/Documents/2024-Report_Final/v2",
+            "C:\\Users\\Alice\\My-Projects_2024",
+            "My-Server_Configuration-2024-Final",
+            "PWD_FILE=/run/x",
+            "${REGION:-eu-central-1}",
         ] {
             assert!(!held(plain), "{plain}");
         }
